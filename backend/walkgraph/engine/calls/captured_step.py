@@ -35,10 +35,8 @@ class Served(NamedTuple):
 
 
 class _CapturedStep(NamedTuple):
-    inputs: Mapping[str, Tensor]
-    params: Mapping[str, Tensor]
-    seed: Tensor
-    tensors: Mapping[str, Tensor]
+    batch: StepBatch
+    """What every replay reads: its tensors must live as long as the graph."""
     made: "_StepResult"
     replay: Callable[[], None]
 
@@ -105,7 +103,7 @@ class CapturedSteps:
             for start in range(0, len(calls), most):
                 part = slice(start, start + most)
                 graph = self._filled(operator, spec, calls[part], inputs[part])
-                _put(graph.tensors, before[part])
+                _put(graph.batch.tensors, before[part])
                 graph.replay()
                 outputs += self._taken(graph, spec, calls[part], host_ports)
                 kept += self._kept(graph, calls[part])
@@ -131,7 +129,7 @@ class CapturedSteps:
         """Copies of what a graph's tables hold of the calls: each of its own, as they don't end together."""
         return [
             (call.states[slot], self._stream.kept(table[index]))
-            for slot, table in graph.tensors.items()
+            for slot, table in graph.batch.tensors.items()
             for index, call in enumerate(calls)
         ]
 
@@ -143,15 +141,15 @@ class CapturedSteps:
         self, operator: Operator, spec: StepSpec, calls: Sequence[Call], inputs: Sequence[Mapping[str, Any]]
     ) -> _CapturedStep:
         graph, count = self._graph(operator, spec, bucket(len(calls), self._sizes(spec))), len(calls)
-        device = self._capturer.device
+        device, batch = self._capturer.device, graph.batch
         for port, (_, dtype) in spec.inputs.items():
             values = [one[port] for one in inputs]
             rows = stacked(values, device) if isinstance(values[0], Tensor) else listed(values, device, dtype)
-            graph.inputs[port][:count].copy_(rows, non_blocking=True)
+            batch.inputs[port][:count].copy_(rows, non_blocking=True)
         for name, dtype in spec.params.items():
             numbers = listed([call.params[name] for call in calls], device, dtype)
-            graph.params[name][:count].copy_(numbers, non_blocking=True)
-        graph.seed[:count].copy_(listed([call.seed for call in calls], device), non_blocking=True)
+            batch.params[name][:count].copy_(numbers, non_blocking=True)
+        batch.seed[:count].copy_(listed([call.seed for call in calls], device), non_blocking=True)
         return graph
 
     def _taken(
@@ -198,7 +196,7 @@ class CapturedSteps:
         made = _StepResult()
         what = f"a step of {type(operator).__name__} at batch {size}"
         replay = self._capturer(lambda: made.take(operator.step(batch)), what)
-        return _CapturedStep(inputs, params, seed, tensors, made, replay)
+        return _CapturedStep(batch, made, replay)
 
 
 def _empty(spec: StepSpec) -> bool:
