@@ -80,8 +80,7 @@ class CausalConv(Packable):
 
 
 class DepthwiseConv(nn.Module):
-    """A causal convolution of each channel alone. It is sums of shifted rows: cuDNN's kernel for channels last takes
-    17 ms for 25 frames of speech."""
+    """A causal convolution of each channel alone: sums of shifted rows, in float32."""
 
     def __init__(self, channels: int, taps: int) -> None:
         super().__init__()
