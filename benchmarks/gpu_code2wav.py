@@ -125,7 +125,7 @@ class Bench:
         return rows
 
     def parts(self) -> list[dict[str, Any]]:
-        """In bfloat16, 25 frames inside a stream."""
+        """Times 25 frames inside a stream, in bfloat16."""
         rows: list[dict[str, Any]] = []
         model = self.model
         for batch in self.batches:
@@ -189,7 +189,7 @@ class Bench:
         return partial(Code2wav(model).step, given)
 
     def flops(self, streams: int, frames: int) -> float:
-        """Of the products and convolutions: two for each weight and each place that it is applied at."""
+        """Operations of the products and convolutions: two for each weight and each place that it is applied at."""
         model, places = self.model, 1
         total = _weights(model.pre_transformer)
         for ratio, part in zip(self.config.ratios, model.upsample, strict=True):

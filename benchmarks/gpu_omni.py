@@ -242,7 +242,7 @@ class Bench:
         return row
 
     def frames(self, batch: int) -> StepBatch:
-        """As the predictor reads them."""
+        """Shaped as the predictor reads them."""
         zeros = torch.zeros(batch, dtype=torch.int64, device=self.device)
         given = {"temperature": (1.0, torch.float32), "top_k": (50, torch.int64), "top_p": (0.8, torch.float32)}
         return StepBatch(

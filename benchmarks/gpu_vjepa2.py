@@ -16,12 +16,13 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from _timed import Work, as_graph, elapsed
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
@@ -36,8 +37,6 @@ from walkgraph.models.vjepa2 import planning
 from walkgraph.models.vjepa2.model import ACTION, Vjepa2, normed
 from walkgraph.models.vjepa2.presets import vjepa2_config
 from walkgraph.models.vjepa2.steps import EncoderSteps, PredictorSteps
-
-Work = Callable[[], object]
 
 
 def main() -> None:
@@ -251,11 +250,11 @@ class Bench:
             work()
         torch.cuda.synchronize()
         began = time.perf_counter()
-        replay = _captured(work) if captured else work
+        replay = as_graph(work) if captured else work
         torch.cuda.synchronize()
         spent = time.perf_counter() - began
-        once = _elapsed(replay, 1)[0]
-        times = _elapsed(replay, max(5, min(50, int(1500 / max(once, 0.01)))))
+        once = elapsed(replay, 1)[0]
+        times = elapsed(replay, max(5, min(50, int(1500 / max(once, 0.01)))))
         found = {"ms": statistics.median(times), "p5": common.spread(times)["p5"]}
         capture = {"capture s": spent} if captured else {}
         return {**found, "us a layer": 1e3 * found["ms"] / layers, **capture}
@@ -266,24 +265,6 @@ class Bench:
 
     def peak(self) -> dict[str, float]:
         return {"peak GB": torch.cuda.max_memory_allocated() / 1e9} if self.cuda else {}
-
-
-def _captured(work: Work) -> Work:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
-
-
-def _elapsed(work: Work, times: int) -> list[float]:
-    """Milliseconds of each call."""
-    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(times)]
-    for start, end in marks:
-        start.record()
-        work()
-        end.record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in marks]
 
 
 def _apart(what: str, exact: Tensor, ours: Tensor, rough: Tensor) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Link(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a call is given besides its inputs."""
+    """The arguments of a call besides its inputs."""
 
     params: Mapping[str, Scalar]
     seed: int
@@ -93,9 +93,9 @@ class Call:
     name: str = ""
     """Name of the use in its Walk, for observers."""
     links: tuple[Link, ...] = ()
-    """Where it is a chain: its calls, of which this is the last one. Its inputs are those of the chain."""
+    """The calls of a chain, of which this is the last one; its inputs are those of the chain."""
     given: tuple[Given, ...] = ()
-    """What each link is given."""
+    """The arguments of each link."""
     host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
     """Integer inputs `[n]` that came from host memory, kept there too; the engine fills this in when it copies them to
     the device."""

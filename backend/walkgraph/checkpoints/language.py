@@ -59,7 +59,7 @@ class LanguageConfig(DecoderSizes):
     norm_eps: float = 1e-5
     scaling: LongContext | None = None
     sections: tuple[int, ...] = ()
-    """How many pairs of a head's dimensions turn by each axis of a position; empty if positions have one axis."""
+    """Pairs of a head's dimensions that turn by each axis of a position; empty if positions have one axis."""
     tied: bool = True
     """The head is the embedding table."""
     qk_norm: bool = False

@@ -50,7 +50,7 @@ def _check_files() -> None:
 
 
 class ForkServing(Protocol):
-    """What workers are forked from: `ForkServerProcess`."""
+    """The process that workers are forked from: `ForkServerProcess`."""
 
     async def running(self) -> Path:
         """Its socket. Raises OSError if it can't be started."""

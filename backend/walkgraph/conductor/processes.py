@@ -45,7 +45,7 @@ class Forking(Protocol):
         ...
 
     def told(self) -> "Iterator[tuple[forks.FromForkServer, int | None]]":
-        """What has happened since the last call; a worker that was forked comes with its pidfd. Raises ConnectionError
+        """Events since the last call; a worker that was forked comes with its pidfd. Raises ConnectionError
         if no more will be told of the workers that were asked for."""
         ...
 
@@ -205,7 +205,7 @@ def _kill(pidfd: int) -> None:
 
 
 def _ready(*files: int, seconds: float | None = 0.0) -> bool:
-    """Whether one of them can be read, at the latest after so many seconds; None: however long it takes."""
+    """True once one of them can be read, False after so many seconds. None: wait however long it takes."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)

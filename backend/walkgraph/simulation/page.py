@@ -1,4 +1,4 @@
-"""What a page does to a simulated deployment besides asking for runs: it draws another graph, and moves its runs in the
+"""A page's acts on a simulated deployment besides asking for runs: it draws another graph, and moves its runs in the
 queue."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,14 +20,14 @@ DIED_SECONDS = 0.002
 
 
 class Page(NamedTuple):
-    """What a page does in a world."""
+    """The acts of a page in a world."""
 
     others: tuple[Scenario, ...] = ()
     """Scenarios with the same processes, whose graphs it draws."""
     keeps: bool = False
     """The processes keep the outputs of calls, as those of a scratch deployment do."""
     moves: int = 0
-    """How often it moves a run in the queue. One run is admitted at a time then."""
+    """Number of its moves of runs in the queue. One run is admitted at a time then."""
 
 
 NO_PAGE = Page()
@@ -161,7 +161,7 @@ class SimulatedPage:
         self._runs, self._person, self._chance, self._lost = runs, person, simulator.chance, lost
 
     def acts(self) -> list[Callable[[], None]]:
-        """What it does in a world, each at some time."""
+        """Its acts in a world, each at some time."""
         changes = self._chance.choice((1, 1, 2, 3)) if self.does.others else 0
         return [self._change] * changes + [self._move] * self.does.moves
 

@@ -25,11 +25,11 @@ CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kil
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
 """Disturbances of worlds; most have the default ones."""
 CHANGING, OTHERS = 0.2, 4
-"""In this share of the worlds, graphs are changed: to those of so many scenarios, as far as they fit its processes."""
+"""Share of the worlds in which graphs change, and to how many scenarios, as far as they fit its processes."""
 MOVING, MOVES = 0.1, 8
-"""In this share, runs are moved in the queue so many times."""
+"""Share of the worlds in which runs are moved in the queue, and how often."""
 KEEPING = 0.2
-"""In this share, outputs of calls are kept."""
+"""Share of the worlds in which outputs of calls are kept."""
 YOUNG = 100_000
 """Objects made and kept between two collections of garbage; a world makes some ten thousand."""
 MOST_FAULTS = 20

@@ -104,7 +104,7 @@ class CallDone:
     kept: bool = False
     """The call was not made: its outputs are those of an earlier one."""
     links: tuple[float, ...] = ()
-    """Of a chain: the seconds of each of its calls that was made."""
+    """Seconds of each call of a chain that was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Allow:
     ref: Ref
     upto: int
     items: tuple[StreamItems, ...] = ()
-    """What streams have brought for these iterations and later ones."""
+    """The items that streams have brought for these iterations and later ones."""
 
 
 @dataclass(frozen=True, slots=True)

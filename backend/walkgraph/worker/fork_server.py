@@ -34,7 +34,7 @@ class _Child:
     rank: int
     start: int
     connection: socket.socket
-    """To the conductor that asked for it."""
+    """The connection to the conductor that asked for it."""
 
 
 class ForkServer:
@@ -42,7 +42,7 @@ class ForkServer:
         self._listener = listener
         self._connections: dict[int, socket.socket] = {}
         self._children: dict[int, _Child] = {}
-        """By pidfd."""
+        """Children by pidfd."""
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
 

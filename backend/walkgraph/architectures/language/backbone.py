@@ -61,7 +61,7 @@ class Unread(NamedTuple):
     tokens: Sequence[int] | None
     """As in `Segment.tokens`."""
     outputs: Outputs
-    """Where outputs beside those of the next token are put."""
+    """The place of outputs beside those of the next token."""
 
 
 class LanguageBackbone(Operator):

@@ -29,7 +29,7 @@ TURNS = 4
 """The most batches in flight that alternate with steps of loops. More than one, so that a run's next batch is launched
 behind the one it depends on."""
 CHAIN = -1
-"""In place of an operator, for chains."""
+"""Stands in place of an operator, for chains."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 

@@ -36,7 +36,7 @@ class Served(NamedTuple):
 
 class _CapturedStep(NamedTuple):
     batch: StepBatch
-    """What every replay reads: its tensors must live as long as the graph."""
+    """The tensors that every replay reads: they must live as long as the graph."""
     made: "_StepResult"
     replay: Callable[[], None]
 

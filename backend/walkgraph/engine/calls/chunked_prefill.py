@@ -31,7 +31,7 @@ class Done(NamedTuple):
     kept: bool = False
     """It was not made: its outputs are those of an earlier call."""
     links: tuple[float, ...] = ()
-    """Of a chain: the seconds of the forwards of each call that was made."""
+    """Seconds of the forwards of each call of a chain that was made."""
 
 
 class Begun(NamedTuple):

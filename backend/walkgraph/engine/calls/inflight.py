@@ -24,7 +24,7 @@ class Result(NamedTuple):
     """Calls in that forward."""
     read: TokensRead = NOTHING
     links: tuple[float, ...] = ()
-    """Of a chain: the seconds of each of its forwards."""
+    """Seconds of each forward of a chain."""
 
 
 class InFlightCall(NamedTuple):

@@ -30,7 +30,7 @@ _SIZE: Final = 32
 
 
 Sharing = Literal["own", "shared"]
-"""Who finds what the calls of a node gave: runs of the same owner, or all."""
+"""The runs that find what the calls of a node gave: those of the same owner, or all."""
 
 
 class Memo:

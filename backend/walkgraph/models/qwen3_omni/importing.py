@@ -26,7 +26,7 @@ _SPEECH = {
     "walks": ("listen", "speak", "vocode"),
     "params": ("speaker", "speech_temperature", "code_temperature", "max_frames"),
 }
-"""What the graph has for speech alone."""
+"""Names of the graph's parts that are for speech alone."""
 _POSITIONS = 2**31
 _VOICE = "ethan"
 

@@ -26,7 +26,7 @@ class Span(NamedTuple):
     rows: Tensor
     """float32 `[m, 3]`: time, row and column."""
     next: float
-    """Where the piece after it starts."""
+    """Position at which the piece after it starts."""
     top: float
     """One more than its largest position: tokens that are generated go on after the largest one of a whole prompt.
     Only a video with sound may have positions beyond `next`."""

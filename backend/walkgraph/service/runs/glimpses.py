@@ -28,7 +28,7 @@ class Thumbnails:
         self._turns = Semaphore(AT_ONCE)
 
     async def small(self, data: bytes) -> bytes | None:
-        """As the function `small`."""
+        """Equals the function `small`."""
         async with self._turns:
             return await anyio.to_thread.run_sync(small, data)
 

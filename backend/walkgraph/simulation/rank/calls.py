@@ -120,5 +120,5 @@ class SimulatedCalls:
 
 
 def _content(call: Call) -> str:
-    """What a call's outputs follow from. Simulated nodes read the indices of loops too."""
+    """The values that a call's outputs follow from. Simulated nodes read the indices of loops too."""
     return repr((call.node, sorted(call.inputs.items()), sorted(call.params.items()), call.iteration))

@@ -127,7 +127,7 @@ class SimulatedEngine:
         yield from self.held()
 
     def held(self) -> Iterable[str]:
-        """As `left`, without what the device does: it can't be called back."""
+        """Equals `left` without what the device does: it can't be called back."""
         if self.calls.waiting:
             yield f"{self.calls.waiting} calls that wait"
         yield from (f"run {run} suspended" for run in self.swap.runs)

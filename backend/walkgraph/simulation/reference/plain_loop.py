@@ -51,7 +51,7 @@ class PlainLoop:
         self.before: list[dict[str, Any]] = []
         self.kept: dict[str, list[Any]] = {out.key: [] for out in call.spec.outputs}
         self.items_of: dict[Place, list[Any]] = {}
-        """What streams have brought so far, by the port that reads it."""
+        """The items that streams have brought so far, by the port that reads them."""
 
     def put_items(self, items: StreamItems) -> None:
         there, values = self.items_of.setdefault(items.place, []), cast(Any, items.values)

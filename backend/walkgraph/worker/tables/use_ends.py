@@ -1,4 +1,4 @@
-"""What belongs to each use of a Walk, gathered in one pass: a body may have thousands of uses, choices and edges."""
+"""The parts of a Walk that belong to each of its uses, gathered in one pass: a body may have thousands of uses."""
 
 from collections import defaultdict
 

@@ -79,7 +79,7 @@ def halved(length: int) -> int:
 
 
 AUDIO = AudioConfig(width=1280, hidden=5120, layers=32, heads=20, mels=128, channels=480, out=2048)
-"""As published with Qwen3-Omni-30B-A3B."""
+"""Values published with Qwen3-Omni-30B-A3B."""
 AUDIO_TINY = AudioConfig(width=32, hidden=48, layers=2, heads=4, mels=128, channels=8, out=64)
 AUDIO_PRESETS: Mapping[str, AudioConfig] = {"qwen3-omni-30b-a3b": AUDIO, "qwen3-omni-tiny": AUDIO_TINY}
 

@@ -4,7 +4,7 @@ from walkgraph.graph.catalogue import Component, Example, Param, port
 from walkgraph.graph.declaring import PIXELS, Declarations, integer
 
 MOST_PIXELS = 12_845_056
-"""Of a picture: 12,544 embeddings."""
+"""Most pixels of a picture: 12,544 embeddings."""
 MOST_FRAMES = 768
 _FRAMES = "list of pixels: float[3, h, w]"
 _host = Declarations("qwen3_omni", module="seeing.picture_operators", host=True, deterministic=True)

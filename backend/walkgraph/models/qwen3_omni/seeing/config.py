@@ -75,7 +75,7 @@ class VisionConfig:
 
 
 VISION = VisionConfig(width=1152, hidden=4304, layers=27, heads=16, out=2048, deepstack=(8, 16, 24))
-"""As published with Qwen3-Omni-30B-A3B."""
+"""Values published with Qwen3-Omni-30B-A3B."""
 VISION_TINY = VisionConfig(width=32, hidden=48, layers=5, heads=2, out=64, deepstack=(0, 2, 3), side=6)
 VISION_PRESETS: Mapping[str, VisionConfig] = {"qwen3-omni-30b-a3b": VISION, "qwen3-omni-tiny": VISION_TINY}
 

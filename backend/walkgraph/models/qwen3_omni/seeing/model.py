@@ -29,7 +29,7 @@ _ROWS = 1 << 16
 
 
 class Seen(NamedTuple):
-    """What a clip gives."""
+    """The numbers that a clip gives."""
 
     embeddings: Tensor
     """`[n, out]`"""
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class Places(NamedTuple):
-    """What depends on a patch's place alone, for the patches of a sheet, in their order."""
+    """The values that depend on a patch's place alone, for the patches of a sheet, in their order."""
 
     learned: Tensor
     """`[rows * columns, W]`"""

@@ -18,7 +18,7 @@ from walkgraph.models.qwen3_omni.seeing.model import VisionEncoder as Model
 from walkgraph.models.qwen3_omni.seeing.weights import vision_encoder_of
 
 _MOST_EMBEDDINGS = 1 << 16
-"""As many positions as the language model has."""
+"""Number of positions that the language model has."""
 _SLOWEST, _FASTEST = 1e-3, 1e3
 """Frames a second."""
 

@@ -53,7 +53,7 @@ class SpokenTokens:
 
     @property
     def opening(self) -> tuple[int, int, int]:
-        """How an answer's turn begins."""
+        """The tokens that begin an answer's turn."""
         return self.im_start, self.assistant, self.newline
 
 
@@ -202,7 +202,7 @@ TALKER = TalkerConfig(
     words=152064,
     speakers={"chelsie": 2301, "ethan": 2302, "aiden": 2303},
 )
-"""As published: 3.19 billion parameters, of which a frame reads a tenth."""
+"""The published sizes: 3.19 billion parameters, of which a frame reads a tenth."""
 
 TALKER_TINY = TalkerConfig(
     stack=LanguageConfig(

@@ -28,7 +28,7 @@ _CHUNK = 16384
 
 
 class Projection(nn.Module):
-    """From the thinker's width to the talker's."""
+    """Projects rows of the thinker's width to the talker's."""
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__()

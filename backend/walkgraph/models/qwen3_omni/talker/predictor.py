@@ -160,5 +160,5 @@ class _Caches(NamedTuple):
     """Per layer `[B * C, G, D]`; `v` likewise."""
     v: Sequence[Tensor]
     at: Sequence[_Rows]
-    """By the number of positions that are filled."""
+    """Rows by the number of positions that are filled."""
     frequencies: Tensor

@@ -27,9 +27,9 @@ class Prefix(NamedTuple):
     """The ids of the answer's positions before its first word."""
 
     words: tuple[int, ...]
-    """Of the thinker's vocabulary."""
+    """Ids of the thinker's vocabulary."""
     codes: tuple[int, ...]
-    """Of the talker's own, added at the last of these positions."""
+    """Ids of the talker's own vocabulary, added at the last of these positions."""
 
 
 def prefix_of(config: TalkerConfig, speaker: int) -> Prefix:
@@ -39,7 +39,7 @@ def prefix_of(config: TalkerConfig, speaker: int) -> Prefix:
 
 
 class Placement(NamedTuple):
-    """Where the rows of a prompt are."""
+    """The positions of a prompt's rows."""
 
     positions: Tensor
     """float32 `[M + 8, 3]`, less a fraction below 1 so that `next` is whole: only differences between positions

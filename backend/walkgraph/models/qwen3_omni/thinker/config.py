@@ -39,7 +39,7 @@ class Marks:
 
     @classmethod
     def published(cls, whole: Fields, thinker: Fields) -> Self:
-        """From the whole config, and its section on the thinker."""
+        """Reads the whole config, and its section on the thinker."""
 
         def id_of(at: Fields, key: str, default: int | None = None) -> int:
             return at.whole(f"{key}_token_id", limits.VOCAB, least=0, default=default)
@@ -89,7 +89,7 @@ class ThinkerConfig:
 
     @classmethod
     def published(cls, whole: Fields) -> Self:
-        """From the whole config of a checkpoint. Raises InvalidInput or ValueError for another model."""
+        """Reads the whole config of a checkpoint. Raises InvalidInput or ValueError for another model."""
         thinker = whole.section("thinker_config")
         talker = whole.section_or_empty("talker_config") if speaks(whole) else None
         vision = thinker.section("vision_config")

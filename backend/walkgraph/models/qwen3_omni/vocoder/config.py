@@ -119,4 +119,4 @@ TINY = VocoderConfig(
     rates=(8, 5, 4, 3),
     decoder_width=32,
 )
-"""For tests: the published frame of 1920 samples, and a short window."""
+"""Sizes for tests: the published frame of 1920 samples, and a short window."""

@@ -36,7 +36,7 @@ _EPS = 1e-6
 
 
 class StreamState(NamedTuple):
-    """What streams keep between chunks; zeros before they begin."""
+    """The states that streams keep between chunks; zeros before they begin."""
 
     window: Tensor
     """`[B, L, 2, P, G, D]`: keys and values of the last frames."""
