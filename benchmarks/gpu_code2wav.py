@@ -5,7 +5,8 @@
 Weights are random, at full size. `chunks`: 25 frames of each stream, inside it and at its beginning (five frames), in
 bfloat16 and float32; milliseconds of a launch and of a replay, TFLOP/s, the time that its products take at 790 TFLOP/s
 (float32: 60), how many times faster than it sounds, and the memory at most. `parity`: bfloat16 and captured against
-float32, relative. `parts`: transformer, upsampling, decoder, and the states in and out. `profile`: GPU time by kernel.
+float32, relative. `parts`: transformer, decoder, and the states in and out. `convolutions`: each of the decoder alone,
+at its place's length. `profile`: GPU time by kernel.
 `--check` runs the tiny model, also on a CPU, and captures nothing.
 """
 
@@ -31,7 +32,7 @@ from _timed import Work, timed
 
 from walkgraph.abi.step import StepBatch
 from walkgraph.layers.attention.sliding_window import WindowAttend
-from walkgraph.layers.causal_conv import Tails, packed
+from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, packed
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav
 from walkgraph.models.qwen3_omni.vocoder.operators import Code2wav
@@ -55,7 +56,7 @@ def main() -> None:
     report: dict[str, Any] = {}
     with torch.inference_mode():
         bench = Bench([2] if given.check else given.batches, tiny=given.check)
-        for part in (bench.chunks, bench.parity, bench.parts, bench.profile):
+        for part in (bench.chunks, bench.parity, bench.parts, bench.convolutions, bench.profile):
             if given.only and part.__name__ not in given.only:
                 continue
             try:
@@ -144,6 +145,26 @@ class Bench:
             }
             rows += [{"streams": batch, "part": name, "ms": timed(work)} for name, work in works.items()]
         return rows
+
+    def convolutions(self) -> list[dict[str, Any]]:
+        """Times the decoder's convolutions over 25 frames, in bfloat16."""
+        rows: list[dict[str, Any]] = []
+        for batch in self.batches:
+            places = self.frames * math.prod(self.config.ratios)
+            rows.append(self.convolution("enter", self.model.decoder[0], batch, places))
+            for rate, block in zip(self.config.rates, self.model.decoder[1:-2], strict=True):
+                places *= rate
+                rows += [self.convolution("unit", unit.conv1, batch, places) for unit in block.block[2:]]
+            rows.append(self.convolution("leave", self.model.decoder[-1], batch, places))
+        return rows
+
+    def convolution(self, name: str, layer: CausalConv | MonoConv, batch: int, places: int) -> dict[str, Any]:
+        channels, dilation = layer.conv.in_channels, layer.conv.dilation[0]
+        length = layer.places + places + (-places % dilation)
+        room = torch.randn(batch, length, channels, device=self.device, dtype=torch.bfloat16)
+        took = timed(lambda: layer(room))
+        shape = {"streams": batch, "what": name, "channels": channels, "dilation": dilation, "places": places}
+        return {**shape, "ms": took, "TFLOP/s": 2.0 * batch * places * _weights(layer) / took / 1e9}
 
     def profile(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []

@@ -165,6 +165,13 @@ class Person:
         mouse.move(*self.middle(onto))
         mouse.up()
 
+    def sought(self, words: str, key: str) -> Locator:
+        """The row of the palette that is its first once the list follows the search."""
+        self.page.get_by_placeholder("Search, or").fill(words)
+        row = self.page.get_by_role("listbox", name="Palette").get_by_role("option").first
+        expect(row).to_have_attribute("data-key", key)
+        return row
+
     def select(self, id_: str) -> None:
         """Click a node's head, right of its fields."""
         box = self.box(self.node(id_))
@@ -172,10 +179,12 @@ class Person:
         expect(self.node(id_)).to_have_class(re.compile("selected"))
 
     def box(self, locator: Locator) -> tuple[float, float, float, float]:
-        """x, y, width, height in the window."""
-        expect(locator.first).to_be_visible()
-        found = locator.first.bounding_box()
-        assert found is not None
+        """x, y, width, height in the window. The page may draw an element anew between the two questions: the one that
+        was seen first then has no box."""
+        found = None
+        while found is None:
+            expect(locator.first).to_be_visible()
+            found = locator.first.bounding_box()
         return found["x"], found["y"], found["width"], found["height"]
 
     def middle(self, locator: Locator) -> Point:

@@ -79,16 +79,14 @@ def test_steps_are_bypassed_muted_replaced_and_taken_out(person: Person) -> None
 def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
     person.copied("shapes", "wires")
     stored = opened(person, "wires", "Append a picture's latents", "prefill_vae")
-    search = person.page.get_by_placeholder("Search, or")
-    palette = person.page.get_by_role("listbox", name="Palette")
-    search.fill("combine_cfg")
-    person.drag(person.middle(palette.locator('[data-key="node:combine_cfg"]')), person.halfway("vae_encoder", "llm"))
+    row = person.sought("combine_cfg", "node:combine_cfg")
+    person.drag(person.middle(row), person.halfway("vae_encoder", "llm"))
     through = stored(lambda walk: "combine_cfg" in walk["body"])
     assert ["vae_encoder.latents", "combine_cfg.latents"] in through["edges"]
     assert through["edges"][-1] == ["combine_cfg.latents", "llm.clean"]
     person.press("Control+z")
-    search.fill("tokenizer")
-    person.drag(person.middle(palette.locator('[data-key="node:tokenizer"]')), person.halfway("vae_encoder", "llm"))
+    row = person.sought("tokenizer", "node:tokenizer")
+    person.drag(person.middle(row), person.halfway("vae_encoder", "llm"))
     stored(lambda walk: "tokenizer" in walk["body"] and len(walk["edges"]) == 3)
     person.press("Control+z")
 

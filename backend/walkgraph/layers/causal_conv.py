@@ -3,7 +3,8 @@
 The *tail* of a convolution is the end of its input that the next chunk needs; before a stream begins it is zeros, as
 causal padding is. Results don't depend on how a stream is cut into chunks.
 
-Shape letters: B streams, T places of a chunk, P places of a tail, C channels of the input, O of the output, K taps.
+Shape letters: B streams, T places of a chunk, P places of a tail, S spare places, C channels of the input, O of the
+output, K taps.
 """
 
 import torch
@@ -21,11 +22,11 @@ class Tails:
         """before `[B, N]`"""
         self._before, self.after, self._at = before, torch.empty_like(before), 0
 
-    def room(self, places: int, like: Tensor) -> Tensor:
-        """`[B, P + T, C]` that begins with the next tail, for the caller to write an input like `[B, T, C]` behind it
-        and to `keep`."""
+    def room(self, places: int, like: Tensor, spare: int = 0) -> Tensor:
+        """`[B, P + T + S, C]` that begins with the next tail, for the caller to write an input like `[B, T, C]` behind
+        it and to `keep` all but the spare places, which stay unset."""
         batch, length, channels = like.shape
-        room = like.new_empty(batch, places + length, channels)
+        room = like.new_empty(batch, places + length + spare, channels)
         room[:, :places] = self._next(self._before, places, channels)
         return room
 
@@ -35,11 +36,11 @@ class Tails:
         self._next(self.after, places, channels).copy_(room[:, room.shape[1] - places :])
         self._at += places * channels
 
-    def behind(self, x: Tensor, places: int) -> Tensor:
-        """x `[B, T, C]` behind its tail, which it then replaces -> `[B, P + T, C]`."""
-        room = self.room(places, x)
-        room[:, places:] = x
-        self.keep(room, places)
+    def behind(self, x: Tensor, places: int, spare: int = 0) -> Tensor:
+        """x `[B, T, C]` behind its tail, which it then replaces -> `[B, P + T + S, C]`."""
+        room, end = self.room(places, x, spare), places + x.shape[1]
+        room[:, places:end] = x
+        self.keep(room[:, :end], places)
         return room
 
     def _next(self, rows: Tensor, places: int, channels: int) -> Tensor:
@@ -48,35 +49,62 @@ class Tails:
 
 class CausalConv(Packable):
     """A convolution whose taps reach backward. Its parameters are those of `conv`, in torch's layout; `pack` lays them
-    out with the channels last."""
+    out with the channels last.
+
+    Places a dilation apart are read together: as rows of `dilation` columns, an input needs a convolution without
+    dilation along its columns. cuDNN has fast kernels for those alone.
+    """
 
     def __init__(self, into: int, out: int, taps: int, *, dilation: int = 1) -> None:
         super().__init__()
         self.conv = nn.Conv1d(into, out, taps, dilation=dilation)
+        self.dilation = dilation
         self.places = (taps - 1) * dilation
         self._kernel: Tensor | None = None
-        """`[O, C, 1, K]`"""
+        """`[O, C, K, 1]`"""
 
     @property
     def bias(self) -> Tensor:
         return _bias(self.conv)
 
+    def spare(self, length: int) -> int:
+        """The unset places that an input of `length` needs behind it to be whole rows."""
+        return -length % self.dilation
+
     def forward(self, room: Tensor, bias: Tensor | None = None) -> Tensor:
-        """room `[B, P + T, C]` -> `[B, T, O]`. Without `bias` it is left to whatever reads the result."""
+        """room `[B, P + T + S, C]` -> `[B, T + S, O]`, whose spare places are unset. Without `bias` it is left to
+        whatever reads the result."""
         if self._kernel is None:
             raise RuntimeError(UNPACKED)
-        image = room.transpose(1, 2)[:, :, None]
-        made = F.conv2d(image, self._kernel, bias, dilation=(1, self.conv.dilation[0]))
-        return made[:, :, 0].transpose(1, 2).contiguous()
+        image = room.unflatten(1, (-1, self.dilation)).permute(0, 3, 1, 2)
+        made = F.conv2d(image, self._kernel, bias)
+        return made.permute(0, 2, 3, 1).contiguous().flatten(1, 2)
 
     def pack(self) -> None:
         weight = self.conv.weight.data.transpose(1, 2).contiguous()
         self.conv.weight = nn.Parameter(weight.transpose(1, 2), requires_grad=False)
-        self._kernel = weight[:, None].permute(0, 3, 1, 2)
+        self._kernel = weight[:, :, None].permute(0, 3, 1, 2)
 
     @property
     def is_packed(self) -> bool:
         return self._kernel is not None
+
+
+class MonoConv(nn.Module):
+    """A causal convolution of all channels into one: one product for all taps, whose shifted rows are summed in
+    float32."""
+
+    def __init__(self, into: int, taps: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(into, 1, taps)
+        self.places = taps - 1
+
+    def forward(self, room: Tensor) -> Tensor:
+        """room `[B, P + T, C]` -> float32 `[B, T]`"""
+        by_tap = (room @ self.conv.weight[0]).float()
+        batch, rows, taps = by_tap.shape
+        shifted = by_tap.as_strided((batch, rows - self.places, taps), (rows * taps, taps, taps + 1))
+        return shifted.sum(-1) + _bias(self.conv).float()
 
 
 class DepthwiseConv(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, Tails, Upsample
+from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
 from walkgraph.layers.snake import snake_beta
 
 CUTS = [(), (1,), (3, 4, 11), tuple(range(1, 13))]
@@ -33,11 +33,30 @@ def test_a_causal_convolution_of_chunks_is_that_of_the_whole(taps: int, dilation
     assert torch.equal(layer.conv.weight, weight), "packing changes the layout alone"
     rest, parts = torch.zeros(2, layer.places * 6), list[Tensor]()
     for start, stop in pairwise((0, *cuts, LENGTH)):
-        tails = Tails(rest)
-        parts.append(layer(tails.behind(x[:, start:stop], layer.places), layer.bias))
+        tails, length = Tails(rest), stop - start
+        made = layer(tails.behind(x[:, start:stop], layer.places, layer.spare(length)), layer.bias)
+        assert made.shape[1] == length + layer.spare(length) < length + dilation
+        parts.append(made[:, :length])
         rest = tails.after
     torch.testing.assert_close(torch.cat(parts, 1), wanted)
-    torch.testing.assert_close(layer(padded.transpose(1, 2)) + bias, wanted)
+    whole = F.pad(padded, (0, layer.spare(LENGTH)), value=torch.nan).transpose(1, 2)
+    torch.testing.assert_close(layer(whole)[:, :LENGTH] + bias, wanted)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_convolution_into_one_channel_is_torchs_of_the_whole(dtype: torch.dtype, cuts: tuple[int, ...]) -> None:
+    layer = MonoConv(6, 7).requires_grad_(False).to(dtype)
+    x = torch.randn(2, LENGTH, 6).to(dtype)
+    padded = F.pad(x.transpose(1, 2), (layer.places, 0)).float()
+    wanted = F.conv1d(padded, layer.conv.weight.float(), layer.conv.bias.float())[:, 0]
+    rest, parts = torch.zeros(2, layer.places * 6, dtype=dtype), list[Tensor]()
+    for start, stop in pairwise((0, *cuts, LENGTH)):
+        tails = Tails(rest)
+        parts.append(layer(tails.behind(x[:, start:stop], layer.places)))
+        rest = tails.after
+    close = 1e-2 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(torch.cat(parts, 1), wanted, rtol=close, atol=close)
 
 
 @pytest.mark.parametrize("cuts", CUTS)

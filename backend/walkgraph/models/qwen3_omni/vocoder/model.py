@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention.sliding_window import WindowAttend
-from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, Tails, Upsample
+from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.packed import Packable
 from walkgraph.layers.linear.step_linear import STREAMED
@@ -78,11 +78,12 @@ class ResidualUnit(nn.Module):
     def forward(self, x: Tensor, shift: Tensor, tails: Tails) -> Tensor:
         """Adds to x in place. x lacks the biases of all that was added to it, of which `shift` is the sum, and so does
         the result: adding each of them would take a pass."""
-        places = self.conv1.places
-        room = tails.room(places, x)
-        self.act1(x, shift, room[:, places:])
-        tails.keep(room, places)
-        inner = self.act2(self.conv1(room), self.conv1.bias)
+        places, length = self.conv1.places, x.shape[1]
+        room = tails.room(places, x, self.conv1.spare(length))
+        filled = room[:, : places + length]
+        self.act1(x, shift, filled[:, places:])
+        tails.keep(filled, places)
+        inner = self.act2(self.conv1(room)[:, :length], self.conv1.bias)
         x.view(-1, x.shape[-1]).addmm_(inner.view(-1, x.shape[-1]), self.conv2.conv.weight[..., 0].t())
         return x
 
@@ -160,14 +161,16 @@ class Code2Wav(nn.Module):
         )
         blocks = [DecoderBlock(before, rate) for before, rate in zip(widths, config.rates, strict=False)]
         self.decoder = nn.ModuleList(
-            [CausalConv(width, widths[0], _KERNEL), *blocks, Snake(widths[-1]), CausalConv(widths[-1], 1, _KERNEL)]
+            [CausalConv(width, widths[0], _KERNEL), *blocks, Snake(widths[-1]), MonoConv(widths[-1], _KERNEL)]
         )
 
     @property
     def state_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shapes of a stream's window and tails."""
         config = self.config
-        convolutions = [part for part in self.modules() if isinstance(part, CausalConv | DepthwiseConv | Upsample)]
+        convolutions = [
+            part for part in self.modules() if isinstance(part, CausalConv | DepthwiseConv | MonoConv | Upsample)
+        ]
         tails = sum(part.places * part.conv.in_channels for part in convolutions)
         return (config.layers, 2, config.window - 1, config.kv_heads, config.head_dim), (tails,)
 
@@ -200,11 +203,11 @@ class Code2Wav(nn.Module):
 
     def waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
         """x `[B, T, C]` -> `[B, s]`"""
-        enter, leave = cast("CausalConv", self.decoder[0]), cast("CausalConv", self.decoder[-1])
+        enter, leave = cast("CausalConv", self.decoder[0]), cast("MonoConv", self.decoder[-1])
         x, shift = enter(tails.behind(x, enter.places)), enter.bias.float()
         for block in self.decoder[1:-2]:
             x, shift = block(x, shift, tails, first=first)
         room = tails.room(leave.places, x)
         self.decoder[-2](x, shift, room[:, leave.places :])
         tails.keep(room, leave.places)
-        return leave(room, leave.bias)[..., 0].float().clamp(-1, 1)
+        return leave(room).clamp(-1, 1)
