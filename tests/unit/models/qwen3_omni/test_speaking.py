@@ -41,6 +41,7 @@ HOW: Mapping[str, Any] = {
     "top_p": 1.0,
     "repetition_penalty": 1.05,
     "frames_per_token": 0,
+    "min_frames": 0,
 }
 TURN = torch.tensor([256, 259, 10, *b"hello", 257, 10])
 EOS, CODES = TALKER_TINY.codec.eos, TALKER_TINY.predictor.vocab
@@ -312,6 +313,19 @@ def test_an_answer_without_words_has_no_sound(engine: Engine) -> None:
     assert not bool(made[0]["derailed"])
     done = looped(engine, [entry("a", listened(engine, "a"), (), 3)])["a"]
     assert (done.iterations, done.stopped) == (1, True)
+
+
+def test_speech_has_its_fewest_frames(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(logits: Tensor, *rest: Any) -> Tensor:
+        """The code that ends speech, wherever it isn't barred."""
+        end = EOS % logits.shape[1]
+        return torch.where(logits[:, end].isinf(), logits.argmax(1), end)
+
+    monkeypatch.setattr(operators, "sample", ending)
+    made = spoken(engine, ["a"], WORDS[:3], 12, min_frames=7)["a"]
+    assert [bool(one["stop"]) for one in made] == [*[False] * 7, True]
+    done = looped(engine, [entry("a", listened(engine, "a"), WORDS[:3], 12, min_frames=7)])["a"]
+    assert (done.outputs or {})["codes"].flatten(0, 1).tolist() == codes_of(made)
 
 
 def test_the_code_that_ends_speech_stops_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

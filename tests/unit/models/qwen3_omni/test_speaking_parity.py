@@ -85,7 +85,7 @@ def listen(engine: Engine, names: Sequence[str], *, positions: bool = True) -> l
     return [made["begin"] for made in outputs(engine, *calls)]
 
 
-ASKED: Mapping[str, Any] = {**GREEDY, "repetition_penalty": 1.05, "frames_per_token": 0}
+ASKED: Mapping[str, Any] = {**GREEDY, "repetition_penalty": 1.05, "frames_per_token": 0, "min_frames": 0}
 
 
 def speak(engine: Engine, names: Sequence[str], frames: list[Tensor]) -> Iterator[list[dict[str, Any]]]:
@@ -174,7 +174,7 @@ def test_a_pictures_positions_count(engine: Engine) -> None:
 # ── draws ──
 
 DRAWS, TOGETHER = 2000, 100
-SAMPLED = {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05, "frames_per_token": 0}
+SAMPLED = {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05, "frames_per_token": 0, "min_frames": 0}
 FURTHER = {"temperature": 1.0, "top_k": 50, "top_p": 0.8}
 
 

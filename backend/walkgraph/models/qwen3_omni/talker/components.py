@@ -70,6 +70,9 @@ COMPONENTS: tuple[Component, ...] = (
                 min=0,
                 max=4096,
             ),
+            "min_frames": integer(
+                "The speech doesn't end by itself before so many frames.", default=0, min=0, max=65536
+            ),
         },
         states=(
             kv_cache("ids", "frame", positions="axes"),

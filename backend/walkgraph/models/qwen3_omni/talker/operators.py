@@ -46,6 +46,7 @@ _DRAWN: Sampling = {
 }
 _SPOKEN: Sampling = {**_DRAWN, "repetition_penalty": ("repetition", torch.float32)}
 _GUARD = "frames_per_token"
+_LEAST = "min_frames"
 _LIKELY: Mapping[str, Scalar] = {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05}
 
 
@@ -86,6 +87,8 @@ class Talker(Operator):
         self._begin = network.embed(begin)
         """`[1, W]`: takes the place of a last frame before the first one."""
         self._barred = torch.arange(vocab, device=device) >= vocab - RESERVED
+        self._unending = self._barred.clone()
+        """The codes that are barred where the speech may not end yet."""
         self._barred[codec.eos] = False
         self._prompts = Prompts(network, words, device)
         self._none = torch.full((), -1, dtype=torch.int64, device=device)
@@ -112,7 +115,7 @@ class Talker(Operator):
 
     def examples(self) -> Sequence[Example]:
         speaker = next(iter(self._config.speakers), "")
-        params = {**_LIKELY, _GUARD: 0, "speaker": speaker}
+        params = {**_LIKELY, _GUARD: 0, _LEAST: 0, "speaker": speaker}
         return (
             Example(inputs={"ids": torch.arange(3)}, params=params),
             Example(inputs={"text": torch.arange(1), "frame": self._begin}, params=params),
@@ -146,7 +149,7 @@ class Talker(Operator):
         first = torch.tensor([states.position(call.states["kv"]) for call in calls])
         logits, hidden = self._network.read(x, self._on_device(first), attend.placed())
         states.commit(attend)
-        made = self._answers(logits, hidden, self._sampling(calls, states), self._guarded(calls), heard, seen, rows)
+        made = self._answers(logits, hidden, self._sampling(calls, states), self._bounds(calls), heard, seen, rows)
         for at, call in enumerate(calls):
             for slot, table in zip(self._tensors, (heard, seen), strict=True):
                 states.put(call.states[slot], table[at].clone())
@@ -159,7 +162,7 @@ class Talker(Operator):
         return StepSpec(
             inputs={"frame": row, **({} if inputs.get("text") is None else {"text": _CODE})},
             outputs={"code": _CODE, "hidden": row, "stop": _FLAG, "derailed": _FLAG},
-            params={**{name: dtype for name, (_, dtype) in _SPOKEN.items()}, _GUARD: torch.int64},
+            params={**{name: dtype for name, (_, dtype) in _SPOKEN.items()}, _GUARD: torch.int64, _LEAST: torch.int64},
             tensors=self._tensors,
             appends={"kv": 1},
             advances={"kv": 1},
@@ -175,8 +178,8 @@ class Talker(Operator):
         heard, seen = batch.tensors["heard"], batch.tensors["seen"]
         x = self._said(text, heard, rows) + batch.inputs["frame"][:, 0]
         logits, hidden = self._network.step(x, slot)
-        guard = batch.params[_GUARD], batch.iteration
-        made = self._answers(logits, hidden, step_sampling(batch, slot, _SPOKEN), guard, heard, seen, rows)
+        bounds = batch.params[_GUARD], batch.params[_LEAST], batch.iteration
+        made = self._answers(logits, hidden, step_sampling(batch, slot, _SPOKEN), bounds, heard, seen, rows)
         finite = made.pop(FINITE)
         return StepOutputs(made, finite)
 
@@ -195,17 +198,18 @@ class Talker(Operator):
         logits: Tensor,
         hidden: Tensor,
         sampling: SamplingParams,
-        guard: tuple[Tensor, Tensor],
+        bounds: tuple[Tensor, Tensor, Tensor],
         heard: Tensor,
         seen: Tensor,
         rows: Tensor,
     ) -> dict[str, Tensor]:
-        """The ports' values, each `[B, ..]`. `guard`: frames for each word that are allowed, and the index of this one;
-        `heard`, `seen`: tables, of whose `rows` these are."""
-        token = sample(logits.masked_fill(self._barred, -torch.inf), sampling, seen, rows)
+        """The ports' values, each `[B, ..]`. `bounds`: frames for each word that are allowed, the fewest frames, and the
+        index of this one; `heard`, `seen`: tables, of whose `rows` these are."""
+        allowed, least, frame = bounds
+        barred = torch.where((frame < least)[:, None], self._unending, self._barred)
+        token = sample(logits.masked_fill(barred, -torch.inf), sampling, seen, rows)
         count(seen, rows, token)
         words, ended = heard[rows.long()].unbind(1)
-        allowed, frame = guard
         derailed = (allowed > 0) & (ended > 0) & (words > 0) & (frame >= allowed * words + _AFTER)
         return {
             "code": token.clamp(min=0)[:, None],
@@ -226,10 +230,10 @@ class Talker(Operator):
         blank = torch.zeros(row.shape, dtype=row.dtype, device=self._device)
         return torch.stack([blank if one is None else one for one in kept])
 
-    def _guarded(self, calls: Sequence[Call]) -> tuple[Tensor, Tensor]:
-        both = [[int(call.params[_GUARD]), call.iteration[-1] if call.iteration else 0] for call in calls]
-        allowed, frame = self._on_device(torch.tensor(both)).unbind(1)
-        return allowed, frame
+    def _bounds(self, calls: Sequence[Call]) -> tuple[Tensor, Tensor, Tensor]:
+        all_ = [[int(c.params[_GUARD]), int(c.params[_LEAST]), c.iteration[-1] if c.iteration else 0] for c in calls]
+        allowed, least, frame = self._on_device(torch.tensor(all_)).unbind(1)
+        return allowed, least, frame
 
     def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
         position = [states.length(call.states["kv"]) for call in calls]
