@@ -35,10 +35,10 @@ def home() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def service(folder: Path, *, starter: bool = True) -> Iterator[Service]:
+def service(folder: Path, *, starter: bool = True, **settings: str) -> Iterator[Service]:
     """`walkgraph up` with this home on a free port; ready when `shapes` is. Without `starter` neither that nor the
-    studio is there."""
-    environment = {**os.environ, "WALKGRAPH_HOME": str(folder)}
+    studio is there. `settings`: further environment variables."""
+    environment = {**os.environ, "WALKGRAPH_HOME": str(folder), **settings}
     command = [*_WALKGRAPH, "up", "--detach", "--port", "0"]
     if not starter:
         command.append("--no-deploy")

@@ -239,8 +239,8 @@ def _take(heard: Heard, name: str, data: Mapping[str, Any], at: float) -> None:
 class Watch:
     """Processor seconds of the main threads that a run passes through."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
-        worker = client.deployment(NAME)["ranks"][0]["pid"]
+    def __init__(self, client: Client, settings: Settings, deployment: str = NAME) -> None:
+        worker = client.deployment(deployment)["ranks"][0]["pid"]
         address = read_address(settings)
         parent = int(_fields(worker)[1])
         self._pids = {"worker": worker, "conductor": parent, "service": address.pid if address else worker}

@@ -174,7 +174,7 @@ def test_a_pictures_positions_count(engine: Engine) -> None:
 # ── draws ──
 
 DRAWS, TOGETHER = 2000, 100
-SAMPLED = {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05, "frames_per_token": 0, "min_frames": 0}
+SAMPLED = {**ASKED, "temperature": 0.9, "top_k": 50, "top_p": 1.0}
 FURTHER = {"temperature": 1.0, "top_k": 50, "top_p": 0.8}
 
 

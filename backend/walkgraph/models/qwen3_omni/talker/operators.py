@@ -203,8 +203,8 @@ class Talker(Operator):
         seen: Tensor,
         rows: Tensor,
     ) -> dict[str, Tensor]:
-        """The ports' values, each `[B, ..]`. `bounds`: frames for each word that are allowed, the fewest frames, and the
-        index of this one; `heard`, `seen`: tables, of whose `rows` these are."""
+        """The ports' values, each `[B, ..]`. `bounds`: frames for each word that are allowed, the fewest frames of all,
+        and the index of this one; `heard`, `seen`: tables, of whose `rows` these are."""
         allowed, least, frame = bounds
         barred = torch.where((frame < least)[:, None], self._unending, self._barred)
         token = sample(logits.masked_fill(barred, -torch.inf), sampling, seen, rows)
