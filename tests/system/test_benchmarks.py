@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
         ("language", ["ready", "first token median ms", "token median ms", "tokens/s"]),
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
-        ("omni", ["ready s", "first text ms", "first audio ms", "RTF", "audio s/s", "floor", "talker", "code2wav"]),
+        ("omni", ["ready", "first text ms", "first audio ms", "RTF", "audio s/s", "floor", "talker", "code2wav"]),
         ("turns", ["llm/chat", "shapes/chat", "anew", "found", "first token ms", "ratio"]),
         ("telemetry", ["step ms", "summary", "full", "/ off", "events", "p99 beside ms", "MiB a reader"]),
     ],
