@@ -24,6 +24,8 @@ from walkgraph.layers.kernels import sampling as kernels
 from walkgraph.layers.sampling_params import SamplingParams
 
 V = 156_940
+SHORT = 2048
+"""A codebook's codes, which one launch samples from."""
 ROWS = (1, 8, 16, 32, 64)
 NEAR = 2e-5
 """Scores this near to a threshold may fall on either side of it: sums differ in their last bits."""
@@ -211,6 +213,10 @@ def timings(positions: int = 40) -> dict[str, dict[int, float]]:
                 each = [params(rows, 997 * i, **how) for i in range(positions)]
                 works = [lambda p=p, pdl=pdl: kernels.sample(logits, p, counts, at, pdl=pdl) for p in each]  # noqa: B023
                 found.setdefault(mode if pdl else f"{mode}, no PDL", {})[rows] = microseconds(works)
+        codes = torch.randn(rows, SHORT, device="cuda").bfloat16()
+        each = [params(rows, 997 * i, top_k=50, top_p=0.8) for i in range(positions)]
+        works = [lambda p=p: kernels.sample(codes, p) for p in each]  # noqa: B023
+        found.setdefault(f"T+top-k+top-p of {SHORT}", {})[rows] = microseconds(works)
         tokens = torch.zeros(rows, dtype=torch.int64, device="cuda")
         others = {
             "count": lambda: sampling.count(counts, at, tokens),  # noqa: B023
@@ -228,6 +234,7 @@ JOBS: list[tuple[int, torch.dtype, dict[str, float], bool]] = [
     (V, torch.bfloat16, OFF | PENALTIES, True),
     (V, torch.float32, OFF, True),
     (12, torch.float32, OFF, True),
+    (SHORT, torch.bfloat16, {"top_k": 50, "top_p": 0.8}, True),
     *[(V, torch.bfloat16, how, True) for how in MODES.values()],
     *[(V, torch.bfloat16, MODES[mode], False) for mode in ("T", "T+top-p")],
 ]

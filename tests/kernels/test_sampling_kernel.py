@@ -21,10 +21,12 @@ def _there(device: str) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def kernels():
+@pytest.fixture(params=["in one launch", "in blocks"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     from walkgraph.layers.kernels import sampling as module
 
+    if request.param == "in blocks":
+        monkeypatch.setattr(module, "LONGEST", 0)
     return module
 
 

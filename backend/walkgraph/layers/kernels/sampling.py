@@ -11,6 +11,8 @@ is not, neither is any token of its score or less, and the largest among the res
 3. `_judge` (three or four times) judges three candidates of each row that is not done, and finds the next ones;
 4. `_finish` goes on with what is left, a row per program; of 1,000 rows of top-p 0.9 none or one, as a rule.
 
+A vocabulary that fits one block needs one launch (`sampling_short`).
+
 Programs of `_top` and `_judge` take several blocks of a row each where rows are many: a launch that finds its rows done
 costs what its programs cost.
 
@@ -41,6 +43,7 @@ from walkgraph.layers.kernels.sampling_blocks import (
     of_falling_key,
     scores,
 )
+from walkgraph.layers.kernels.sampling_short import LONGEST, WARPS, short_kernel
 from walkgraph.layers.sampling_params import SamplingParams
 
 BLOCK = 2048
@@ -369,27 +372,29 @@ def sample(
     if logits.stride(1) != 1 or (counts is not None and not counts.is_contiguous()):
         raise ValueError("tokens of a row must be adjacent, in logits and in counts")
     R, V = logits.shape
-    space = Workspace.of(logits.device, R, V)
     out = torch.empty(R, dtype=torch.int64, device=logits.device)
     p = SamplingParams(*(None if one is None else one.contiguous() for one in params))  # type: ignore[arg-type]
-    blocks = triton.cdiv(V, BLOCK)
-    several = min(blocks, triton.cdiv(_PROGRAMS, R))
     one, unit = p.temperature, gcd(logits.stride(0), 8)
     common: dict[str, Any] = {
         "logits": logits, "stride": logits.stride(0) // unit, "UNIT": unit, "counts": one if counts is None else counts,
         "rows": one if rows is None else rows.contiguous(), "temperature": one,
         "repetition": _or(p.repetition, one), "presence": _or(p.presence, one), "frequency": _or(p.frequency, one),
-        "floats": space.floats, "integers": space.integers, "V": V, "ROWS": rows is not None,
-        "REPETITION": p.repetition is not None, "PRESENCE": p.presence is not None,
+        "V": V, "ROWS": rows is not None, "REPETITION": p.repetition is not None, "PRESENCE": p.presence is not None,
         "FREQUENCY": p.frequency is not None, **_options(logits, pdl),
     }  # fmt: skip
-    whole = {"counters": space.counters, "BLOCK": BLOCK, "BLOCKS": blocks}
     drawn = {"seed": p.seed, "position": p.position, "out": out}
-    parts = {"parts": space.parts, "tokens": space.tokens, "R": R, "PADDED": triton.next_power_of_2(blocks)}
     tops = {"top_p": _or(p.top_p, one), "TOP_P": p.top_p is not None}
     least = {"top_k": _or(p.top_k, one), "min_p": _or(p.min_p, one), "TOP_K": p.top_k is not None}
-    least |= {"groups": space.groups, "MIN_P": p.min_p is not None}
-    _first[blocks, R](**common, **whole, **drawn, **parts, **tops, **least)
+    least |= {"MIN_P": p.min_p is not None}
+    if V <= LONGEST:
+        short_kernel[R,](**common, **drawn, **tops, **least, BLOCK=triton.next_power_of_2(V), num_warps=WARPS)
+        return out
+    space, blocks = Workspace.of(logits.device, R, V), triton.cdiv(V, BLOCK)
+    several = min(blocks, triton.cdiv(_PROGRAMS, R))
+    common |= {"floats": space.floats, "integers": space.integers}
+    whole = {"counters": space.counters, "BLOCK": BLOCK, "BLOCKS": blocks}
+    parts = {"parts": space.parts, "tokens": space.tokens, "R": R, "PADDED": triton.next_power_of_2(blocks)}
+    _first[blocks, R](**common, **whole, **drawn, **parts, **tops, **least, groups=space.groups)
     if p.top_k is not None:
         _top[several, R](**common, **whole, listed=space.listed, lists=space.lists)
         _rest[R,](**common, BLOCK=_WIDE, num_warps=16)

@@ -288,12 +288,13 @@ class CodePredictor(Operator):
 
     def _made(self, code: Tensor, hidden: Tensor, sampling: SamplingParams) -> dict[str, Tensor]:
         """code int64 `[B]`, hidden `[B, W]` -> the ports' values. `sampling`: its positions are the frames'."""
-        sound: list[Tensor] = []
+        drawn: list[Tensor] = []
+        further = torch.arange(self._network.groups - 1, device=code.device)
+        positions = sampling.position * self._network.groups + further[:, None]
 
         def choose(index: int, logits: Tensor) -> Tensor:
-            position = sampling.position * self._network.groups + index
-            token = sample(logits, sampling._replace(position=position))
-            sound.append(token >= 0)
+            token = sample(logits, sampling._replace(position=positions[index]))
+            drawn.append(token)
             return token.clamp(min=0)
 
         hidden = hidden.to(self._dtype)
@@ -301,7 +302,7 @@ class CodePredictor(Operator):
         return {
             "codes": frames.codes[:, None],
             "embedding": frames.embedding[:, None],
-            FINITE: torch.stack(sound).all(0),
+            FINITE: (torch.stack(drawn) >= 0).all(0),
         }
 
     def _likely(self) -> dict[str, Tensor]:

@@ -78,12 +78,13 @@ class CodePredictor(nn.Module):
         """hidden `[B, W]`: the talker's rows after its final norm; first `[B, W]`: the embeddings of the first codes;
         code int64 `[B]`: these codes -> all codes. Needs `pack`."""
         caches = self._caches(hidden)
-        x, total, codes = torch.cat([hidden, first]), first.float(), [code]
+        x, rows, codes = torch.cat([hidden, first]), [first], [code]
         for index, head in enumerate(self.lm_head):
             logits = self._pass(x, index, cast(nn.Linear, head), caches)
             codes.append(choose(index, logits))
             x = cast(nn.Embedding, self.model.codec_embedding[index])(codes[-1])
-            total = total + x
+            rows.append(x)
+        total = torch.stack(rows).sum(0, dtype=torch.float32)
         return Frames(torch.stack(codes, 1), total.to(hidden.dtype))
 
     def _pass(self, x: Tensor, index: int, head: nn.Linear, caches: "_Caches") -> Tensor:

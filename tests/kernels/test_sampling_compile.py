@@ -1,0 +1,37 @@
+"""The kernel of short vocabularies compiles for Hopper, where the interpreter sees no types.
+
+In a process of its own: in this one, kernels are interpreted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import triton
+from triton.backends.compiler import GPUTarget
+from walkgraph.layers.kernels.sampling_short import LONGEST, WARPS, short_kernel
+
+TYPES = {"logits": "*bf16", "stride": "i32", "counts": "*i16", "rows": "*i32", "out": "*i64"}
+TYPES |= dict.fromkeys(("seed", "position", "top_k"), "*i64")
+FLAGS = ("ROWS", "REPETITION", "PRESENCE", "FREQUENCY", "TOP_K", "TOP_P", "MIN_P", "PDL")
+
+for used in (True, False):
+    constants = dict.fromkeys(FLAGS, used) | {"UNIT": 8, "V": LONGEST - 1, "BLOCK": LONGEST}
+    signature = {n: "constexpr" if n in constants else TYPES.get(n, "*fp32") for n in short_kernel.arg_names}
+    source = triton.compiler.ASTSource(fn=short_kernel, signature=signature, constexprs=constants)
+    options = {"num_warps": WARPS, "launch_pdl": used, "enable_fp_fusion": False}
+    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert found.metadata.shared <= 227 << 10, found.metadata.shared
+    assert "fma.rn.f32" not in found.asm["ptx"], "a recomputed score must be the same number"
+    print(used)
+"""
+
+
+def test_it_compiles_for_hopper() -> None:
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["True", "False"]
