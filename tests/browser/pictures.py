@@ -5,12 +5,16 @@ It needs no GPU. A run on a CPU takes the place of one on a GPU, so times in the
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import soundfile
 from PIL import Image
 from playwright.sync_api import Browser, Locator, ViewportSize, expect, sync_playwright
 
@@ -18,7 +22,9 @@ from tests.browser.conftest import FLAGS
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service, service
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+OMNI = ROOT / "graphs" / "qwen3_omni.json", ROOT / "placements" / "qwen3_omni_two_gpus.json"
 LARGE: ViewportSize = {"width": 1440, "height": 900}
 SMALL: ViewportSize = {"width": 1200, "height": 760}
 THREE_RANKS = {
@@ -128,6 +134,32 @@ def trace(person: Person) -> None:
     shown(person, "trace")
 
 
+def spoken_answer(person: Person) -> None:
+    """A tiny Qwen3-Omni that hears a tone and speaks, its thinker on one rank, talker and vocoder on another."""
+    page = person.page
+    graph, placement = (json.loads(file.read_text()) for file in OMNI)
+    graph["weights"]["omni"]["source"] = "random:qwen3-omni-tiny:0"
+    graph["nodes"]["talker"]["params"]["min_frames"] = 55
+    placement["ranks"] = [{"rank": rank, "device": "cpu"} for rank in range(2)]
+    for group in placement["groups"]:
+        group["memory"] = "1GiB"
+    tone = io.BytesIO()
+    soundfile.write(tone, np.sin(np.arange(16000) / 9) / 2, 16000, format="WAV")
+    with person.running.client() as client:
+        client.deploy(graph, placement, name=graph["name"])
+        person.running.wait_ready(graph["name"])
+        person.go(f"trace?deployment={graph['name']}")
+        level = page.get_by_role("tablist", name="Telemetry").get_by_role("tab", name="full")
+        level.click()
+        expect(level).to_have_attribute("aria-selected", "true")
+        bounds = {"max_tokens": 24, "max_frames": 55, "context": 512}
+        client.task(graph["name"], "chat")(text="What do you hear?", audio=tone.getvalue(), **bounds)
+    answer = page.get_by_role("button", name=re.compile("^chat [0-9a-f]{8}")).first
+    expect(answer).not_to_contain_text("running")
+    answer.click()
+    shown(person, "trace_speech")
+
+
 def shown(person: Person, name: str) -> None:
     person.page.mouse.move(5, 5)
     with Image.open(person.look(name)) as picture:
@@ -142,6 +174,9 @@ def sit_down(chromium: Browser, running: Service, window: ViewportSize, folder: 
     return person
 
 
+TAKES = ((first_walk, SMALL), (guided_walk, LARGE), (trace, LARGE), (spoken_answer, LARGE))
+
+
 def main() -> None:
     wanted = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
@@ -150,7 +185,7 @@ def main() -> None:
             running.up()
             running.wait_ready("shapes")
             chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            for take, window in ((first_walk, SMALL), (guided_walk, LARGE), (trace, LARGE)):
+            for take, window in TAKES:
                 if not wanted or take.__name__ in wanted:
                     take(sit_down(chromium, running, window, folder))
             chromium.close()
