@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -150,6 +151,12 @@ def each_line_is_drawn_and_described(client: Client, _server: Recording) -> None
     red, blue = beside(pixels(found["image"][0]), 2, 4)
     assert area(red, RED) > 0.01 > area(red, BLUE)
     assert area(blue, BLUE) > 0.01 > area(blue, RED)
+    [archive] = found["archive"]
+    assert (archive["type"], archive["mime"]) == ("bytes", "application/zip")
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(archive["data"]))) as opened:
+        assert opened.namelist() == ["a red circle on white.png", "a blue square on black.png"]
+        sizes = [Image.open(opened.open(name)).size for name in opened.namelist()]
+    assert sizes == [(64, 64)] * 2
 
 
 def two_settings_are_compared(client: Client, _server: Recording) -> None:

@@ -16,7 +16,7 @@ from walkgraph.client.results import Output, Result
 from walkgraph.client.shown import Kind, Level
 from walkgraph.client.sync import Client
 from walkgraph.client.tasks import AsyncStream, AsyncTask, Stream, Task
-from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Turn, Value, Video
+from walkgraph.client.values import Binary, File, Picture, Sound, Tensor, Text, Turn, Value, Video
 
 __all__ = [
     "Address",
@@ -28,6 +28,7 @@ __all__ = [
     "ClientError",
     "Event",
     "Fault",
+    "File",
     "Kind",
     "Level",
     "Lost",

@@ -11,7 +11,7 @@ from walkgraph.client import values
 from walkgraph.client.errors import of_run
 from walkgraph.client.events import Event
 from walkgraph.client.shown import Approval, NodeTime
-from walkgraph.client.values import Picture, Sound, Tensor, Text, Value, Video
+from walkgraph.client.values import File, Picture, Sound, Tensor, Text, Value, Video
 
 V = TypeVar("V")
 
@@ -75,6 +75,10 @@ class Result:
 
     def video(self, name: str | None = None) -> Video:
         return self._of(Video, name)[-1]
+
+    def file(self, name: str | None = None) -> File:
+        """The last file of another kind, such as a ZIP archive; `save` writes it."""
+        return self._of(File, name)[-1]
 
     def tensor(self, name: str | None = None) -> Tensor:
         return self._of(Tensor, name)[-1]

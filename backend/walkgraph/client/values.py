@@ -13,16 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from walkgraph.media_types import suffix_of
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-SUFFIXES = {
-    "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
-    "audio/ogg": ".ogg", "audio/mpeg": ".mp3", "video/mp4": ".mp4",
-    "video/webm": ".webm", "image/gif": ".gif",
-}  # fmt: skip
 _END_MS = 1200
 
 
@@ -57,7 +54,7 @@ class Binary:
         """Write the bytes unchanged; a path without a suffix gets the one for their type."""
         found = Path(path)
         if not found.suffix:
-            found = found.with_suffix(SUFFIXES.get(self.mime, ".bin"))
+            found = found.with_suffix(suffix_of(self.mime))
         found.write_bytes(self.data)
         return found
 
@@ -156,6 +153,11 @@ class Video(Binary):
         return f'<video controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></video>'
 
 
+@dataclass(frozen=True, repr=False)
+class File(Binary):
+    """A file of another kind, such as a ZIP archive."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """Numbers of one shape; NumPy accepts it as an array."""
@@ -196,10 +198,15 @@ class Tensor:
 
 
 Value: TypeAlias = (
-    "Text | Picture | Sound | Video | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
+    "Text | Picture | Sound | Video | File | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
 )
 
-_KINDS: dict[str, Callable[[bytes, str], Binary]] = {"image": Picture, "audio": Sound, "video": Video}
+_KINDS: dict[str, Callable[[bytes, str], Binary]] = {
+    "image": Picture,
+    "audio": Sound,
+    "video": Video,
+    "bytes": File,
+}
 
 
 def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:

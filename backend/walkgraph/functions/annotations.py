@@ -24,8 +24,8 @@ _PLAIN: dict[str, tuple[Form, str]] = {
 }
 _TYPED: dict[str, Form] = {"bytes": "bytes", "torch.Tensor": "tensor", "numpy.ndarray": "array"}
 """Types that need to be told what they hold."""
-_BYTES = ("image", "audio")
-_NOT_TENSORS = frozenset({"text", "messages", "image", "audio"})
+_BYTES = ("image", "audio", "video", "bytes")
+_NOT_TENSORS = frozenset({"text", "messages", *_BYTES})
 _DEPTH = 16
 """Aliases of aliases that are followed."""
 
@@ -186,7 +186,7 @@ def _port_type(given: Hint, base: str, text: str) -> PortType:
         raise given.wrong("is a list: write `list[...]` around the type of one")
     if base == "bytes":
         if found.modality not in _BYTES:
-            raise given.wrong(f"can't be `{text}`: bytes are an `image` or `audio`; other data are tensors")
+            raise given.wrong(f"can't be `{text}`: bytes are one of {_listed(_BYTES)}; other data are tensors")
         return PortType(found.modality, "bytes")
     if found.modality in _NOT_TENSORS:
         raise given.wrong(f"can't be `{text}`: a tensor is none; write {_other(found.modality)}")
@@ -195,10 +195,14 @@ def _port_type(given: Hint, base: str, text: str) -> PortType:
     return found
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _other(modality: str) -> str:
-    return {"text": "`str`", "image": "`PIL.Image.Image`", "audio": "`Annotated[bytes, 'audio']`"}.get(
-        modality, "another type"
-    )
+    if modality in ("audio", "video", "bytes"):
+        return f"`Annotated[bytes, '{modality}']`"
+    return {"text": "`str`", "image": "`PIL.Image.Image`"}.get(modality, "another type")
 
 
 def _many(given: Hint, parameters: list[ast.expr]) -> Value:

@@ -25,6 +25,7 @@ Category = Literal[
     "Picture",
     "Sound",
     "Video",
+    "Files",
     "Numbers",
     "Control",
     "Calls",

@@ -17,6 +17,7 @@ Modality = Literal[
     "audio",  # encoded sound: WAV bytes
     "waveform",  # sound as a tensor
     "video",  # an encoded video: MP4 or WebM bytes
+    "bytes",  # any other file, such as a ZIP archive
     "codes",  # discrete audio codes
     "latents",
     "embeddings",
@@ -30,7 +31,7 @@ Modality = Literal[
 MODALITIES: tuple[str, ...] = get_args(Modality)
 DTYPES = ("float", "int", "bool", "str", "bytes")
 
-MEDIA = ("image", "audio", "video", "messages")
+MEDIA = ("image", "audio", "video", "bytes", "messages")
 """Modalities whose values are not tensors or texts: they can't be stacked, joined or sliced."""
 
 _TYPE = re.compile(

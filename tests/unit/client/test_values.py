@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from tests.unit.client.service import TASK
-from walkgraph.client import Binary, Picture, Sound, Tensor, Text, Turn, Video, values
+from walkgraph.client import Binary, File, Picture, Sound, Tensor, Text, Turn, Video, values
 from walkgraph.client.giving import Packing, packed, request_of
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -156,8 +156,11 @@ def test_what_comes_back_has_its_kind(tmp_path: Path) -> None:
     assert picture._repr_mimebundle_()["image/png"] == picture.data
     assert picture == values.read({"type": "image", "mime": "image/png", "frame": 1}, [b"", picture.data])
     film = values.read({"type": "bytes", "mime": "application/octet-stream", "data": "AAAA"})
-    assert type(film) is Binary
+    assert type(film) is File
     assert film.save(tmp_path / "film.bin").read_bytes() == b"\0\0\0"
+    archive = values.read({"type": "bytes", "mime": "application/zip", "data": "UEsFBg=="})
+    assert isinstance(archive, File)
+    assert archive.save(tmp_path / "found").name == "found.zip"
     text = values.read({"type": "text", "text": "a"})
     assert isinstance(text, Text)
     assert text == "a"

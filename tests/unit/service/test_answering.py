@@ -158,6 +158,27 @@ async def test_a_tensor_comes_as_its_bytes(reach: Running) -> None:
     assert told["usage"]["unknown_words"] == ["elephant"]
 
 
+async def test_a_file_comes_as_an_attachment(reach: Running) -> None:
+    archive = b"PK\x05\x06" + bytes(18)
+    fake = reach.fleet.started[1]
+
+    def answer(run: m.Submit) -> None:
+        fake.say(m.Accepted(run=run.run, seed=9))
+        fake.say(m.Output(run=run.run, name="preview", index=0, value=m.Blob(data=PNG), modality="image"))
+        fake.say(m.Output(run=run.run, name="actions", index=0, value=m.Blob(data=archive), modality="bytes"))
+        fake.say(m.Finished(run=run.run))
+
+    fake._begin = answer  # type: ignore[method-assign]
+    for kind in ("application/zip", "application/octet-stream"):
+        got = await reach.http.post("/v1/tasks/reach/act", json=IN_JSON, headers={"Accept": kind})
+        assert got.status_code == 200, got.text
+        assert (got.content, got.headers["content-type"]) == (archive, kind)
+        assert got.headers["content-disposition"] == 'attachment; filename="actions.zip"'
+    told = (await reach.http.post("/v1/tasks/reach/act", json=IN_JSON)).json()
+    assert told["outputs"]["actions"][0]["type"] == "bytes"
+    assert told["outputs"]["actions"][0]["mime"] == "application/zip"
+
+
 LOOP = m.LoopEnd(walk="act", loop="denoise", iterations=10, stopped=False)
 
 

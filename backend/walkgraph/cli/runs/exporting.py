@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PACKAGES = ("walkgraph", "torch", "triton", "flashinfer-python")
 _SUFFIXES = (
     (b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"fLaC", ".flac"), (b"OggS", ".ogg"), (b"ID3", ".mp3"),
-    (b"GIF8", ".gif"), (b"\x1a\x45\xdf\xa3", ".webm"),
+    (b"GIF8", ".gif"), (b"\x1a\x45\xdf\xa3", ".webm"), (b"PK\x03\x04", ".zip"),
 )  # fmt: skip
 _RIFF = {b"WAVE": ".wav", b"WEBP": ".webp"}
 

@@ -10,13 +10,10 @@ from typing import Any
 
 from walkgraph.cli.show import films
 from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.media_types import suffix_of
 
 SEED = {"type": "integer", "default": None}
 MEDIA = ("image", "audio", "video", "bytes")
-SUFFIXES = {
-    "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
-    "audio/ogg": ".ogg", "video/mp4": ".mp4", "video/webm": ".webm", "image/gif": ".gif",
-}  # fmt: skip
 PREVIEW = "preview"
 
 
@@ -205,7 +202,7 @@ def _path(
     *,
     everything: bool = False,
 ) -> Path:
-    suffix = SUFFIXES.get(value["mime"], ".bin")
+    suffix = suffix_of(value["mime"])
     if everything and out is not None:
         return Path(out) / f"{name}{suffix}"
     return Path(out) if out is not None else Path(f"{declared['name']}-{result['seed']}{suffix}")

@@ -8,6 +8,7 @@ import typer
 
 from walkgraph.cli import completing, documents, output
 from walkgraph.cli.options import Json
+from walkgraph.cli.runs.request import MEDIA
 
 SECTION = "Graphs"
 _WIDTH = 80
@@ -59,7 +60,7 @@ def _words(graph: str, name: str, task: Any) -> str:
 
 
 def _stands(modality: str) -> str:
-    return {"text": "TEXT", "image": "FILE", "audio": "FILE", "video": "FILE"}.get(modality, "'0.1 0.2'")
+    return {"text": "TEXT", **dict.fromkeys(MEDIA, "FILE")}.get(modality, "'0.1 0.2'")
 
 
 def _short(text: str) -> str:

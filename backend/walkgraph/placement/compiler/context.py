@@ -11,7 +11,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL
 from walkgraph.placement.transports import Transports, cheapest, declared_transports
 
-INLINE = frozenset({"tokens", "text", "messages", "flag", "scalar", "image", "audio", "video"})
+INLINE = frozenset({"tokens", "text", "messages", "flag", "scalar", "image", "audio", "video", "bytes"})
 """Modalities that travel inside a message: small values, and encoded media, which are bytes and not tensors."""
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Graph, Task
+from walkgraph.media_types import mime_of
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.tables import Plan
 from walkgraph.service.http import limits
@@ -267,7 +268,7 @@ def _entries(name: str, made: Sequence[m.Value]) -> list[tuple[dict[str, Any], b
         return [_bytes(name, texts, [text.encode() for text in texts], {})]
     if all(isinstance(value, m.Blob) for value in made):
         data = [value.data for value in made if isinstance(value, m.Blob)]
-        said = {"content_type": "base64", "mime": values.mime_of(data[0])}
+        said = {"content_type": "base64", "mime": mime_of(data[0])}
         return [_bytes(name, [base64.b64encode(one).decode() for one in data], data, said)]
     arrays = [_tensor(value) for value in made]
     first = arrays[0]

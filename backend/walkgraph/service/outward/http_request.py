@@ -4,11 +4,11 @@ import json
 from typing import Literal
 
 from walkgraph.errors import InvalidInput
+from walkgraph.media_types import mime_of
 from walkgraph.servers import Url, header_lines, parse_url
 from walkgraph.service.http import limits
 from walkgraph.service.outward.exchange import CallOutFailed, Incoming, Outgoing, Outside
 from walkgraph.service.outward.given import Given
-from walkgraph.service.values.values import mime_of
 from walkgraph.wire import messages as m
 
 _MEDIA: tuple[Literal["image", "audio"], ...] = ("image", "audio")

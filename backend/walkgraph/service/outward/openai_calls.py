@@ -10,12 +10,12 @@ from typing import Any, cast
 import numpy as np
 
 from walkgraph.errors import InvalidInput
+from walkgraph.media_types import mime_of
 from walkgraph.models.openai.components import MOST_TEXTS
 from walkgraph.servers import SECRET, parse_url
 from walkgraph.service.http import limits
 from walkgraph.service.outward.exchange import CallOutFailed, Incoming, Outgoing, Outside
 from walkgraph.service.outward.given import Given
-from walkgraph.service.values.values import mime_of
 from walkgraph.wire import messages as m
 
 MOST_BYTES = 64 * 1024 * 1024

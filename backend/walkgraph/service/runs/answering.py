@@ -2,7 +2,8 @@
 
     application/json       the result
     text/event-stream      its events as they come
-    image/png, image/*, audio/wav, text/plain, application/octet-stream ...    the bytes of the one value of that type
+    image/png, image/*, audio/wav, text/plain, application/zip, application/octet-stream ...
+                           the bytes of the one value of that type
     multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors
 
 The `Accept` header's most preferred type that fits is used.
@@ -18,6 +19,7 @@ from starlette.responses import Response
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Task
+from walkgraph.media_types import UNKNOWN, ZIP, mime_of, suffix_of
 from walkgraph.service.http import body, frames, multipart
 from walkgraph.service.http.problems import problem
 from walkgraph.service.runs import results
@@ -27,8 +29,10 @@ from walkgraph.wire import messages as m
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+BYTES = "bytes"
+"""The modality of files of other kinds, which browsers save."""
 FORMS = ("multipart/mixed", multipart.MEDIA_TYPE)
-RAW = ("image/", "audio/", "video/", "text/plain", "application/octet-stream")
+RAW = ("image/", "audio/", "video/", "text/plain", ZIP, UNKNOWN)
 _FIELDS = ("params", "outputs", "priority", "deadline", "stream", "record", "hold")
 """Form fields that hold JSON, with the names that they have in a JSON body."""
 _MOST_RANGES = 16
@@ -138,14 +142,19 @@ def waits(run: LiveRun) -> Response:
 def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
     """The first output that is a single value of this type, as an answer."""
     for name in outputs:
-        made = values.joined([output for output in run.outputs if output.name == name])
+        sent = [output for output in run.outputs if output.name == name]
+        made = values.joined(sent)
         if len(made) == 1:
             mime, data = _raw(made[0])
+            file = sent[0].modality == BYTES and isinstance(made[0], m.Blob)
+            mime = UNKNOWN if file and kind == UNKNOWN else mime
             if mime and (mime == kind or (kind.endswith("/*") and mime.startswith(kind[:-1]))):
                 headers = {"X-Walkgraph-Output": name, "X-Walkgraph-Seed": str(run.seed)}
                 if isinstance(made[0], m.InlineTensor):
                     headers["X-Walkgraph-Dtype"] = made[0].dtype
                     headers["X-Walkgraph-Shape"] = ",".join(map(str, made[0].shape))
+                if file:
+                    headers["Content-Disposition"] = f'attachment; filename="{name}{suffix_of(mime_of(data))}"'
                 return Response(data, media_type=mime, headers=headers)
     return None
 
@@ -154,9 +163,9 @@ def _raw(value: m.Value) -> tuple[str, bytes]:
     """(media type, bytes) of a value; an empty type for values that can't be sent as bytes."""
     match value:
         case m.Blob():
-            return values.mime_of(value.data), value.data
+            return mime_of(value.data), value.data
         case m.InlineTensor():
-            return "application/octet-stream", value.data
+            return UNKNOWN, value.data
         case m.Small(value=str() as text):
             return "text/plain", text.encode()
         case m.Small():
@@ -172,7 +181,7 @@ def _form(run: LiveRun, kind: str) -> Response:
     told = msgspec.json.encode({frames.COUNT: len(found), **shown})
     boundary = secrets.token_hex(16)
     pieces: list[bytes] = []
-    for name, mime, data in (("result", JSON, told), *((str(k), values.mime_of(d), d) for k, d in enumerate(found))):
+    for name, mime, data in (("result", JSON, told), *((str(k), mime_of(d), d) for k, d in enumerate(found))):
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\nContent-Type: {mime}\r\n\r\n'
         pieces += [head.encode(), data, b"\r\n"]
     pieces.append(f"--{boundary}--\r\n".encode())
@@ -204,7 +213,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         "content": {
             JSON: {"schema": _OBJECT},
             EVENTS: {"schema": {"type": "string"}},
-            **{kind: {"schema": _BYTES} for kind in (*FORMS, "image/*", "audio/*", "application/octet-stream")},
+            **{kind: {"schema": _BYTES} for kind in (*FORMS, "image/*", "audio/*", ZIP, UNKNOWN)},
             "text/plain": {"schema": {"type": "string"}},
         },
     },

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import anyio.to_thread
 
-from walkgraph.service.values.values import TEXT, mime_of
+from walkgraph.media_types import mime_of
+from walkgraph.service.values.values import TEXT
 from walkgraph.wire import messages as m
 
 CHARACTERS = 200

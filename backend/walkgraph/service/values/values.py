@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from walkgraph.errors import InvalidInput
+from walkgraph.media_types import mime_of
 from walkgraph.service.http import limits
 from walkgraph.service.values import tensors, wav
 from walkgraph.wire import messages as m
@@ -23,22 +24,6 @@ MEDIA = ("image", "audio", "video", "bytes")
 MAX_TENSOR_VALUES = 100_000
 
 _DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[\w.+-]*)*;base64,", re.ASCII)
-_FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
-    ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
-    ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
-    ("image/gif", lambda data: data.startswith(b"GIF8")),
-    ("image/webp", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP"),
-    ("audio/wav", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WAVE"),
-    ("audio/flac", lambda data: data.startswith(b"fLaC")),
-    ("audio/ogg", lambda data: data.startswith(b"OggS")),
-    ("video/mp4", lambda data: data[4:8] == b"ftyp"),
-    ("video/webm", lambda data: data.startswith(b"\x1a\x45\xdf\xa3")),
-)
-
-
-def mime_of(data: bytes) -> str:
-    return next((mime for mime, fits in _FORMATS if fits(data)), "application/octet-stream")
-
 
 # ── from the client ─────────────────────────────────────────────────────────────────────────────
 

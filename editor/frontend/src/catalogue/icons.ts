@@ -98,6 +98,9 @@ import {
   Wind,
   Workflow,
   Wrench,
+  Files,
+  FolderArchive,
+  FolderOpen,
 } from "lucide-react";
 import { groupOf } from "./catalogue";
 import type { Component } from "../messages/answers";
@@ -109,6 +112,7 @@ export const CATEGORY_ICONS: Readonly<Record<string, LucideIcon>> = {
   Picture: Image,
   Sound: Music,
   Video: Video,
+  Files: Files,
   Numbers: Hash,
   Control: Workflow,
   Calls: Send,
@@ -158,6 +162,8 @@ export const COMPONENT_ICONS: Readonly<Record<string, LucideIcon>> = {
   "video.audio_in": FileVolume,
   "video.sample": Film,
   "video.concat": ListVideo,
+  "files.zip": FolderArchive,
+  "files.unzip": FolderOpen,
   "text.template": Braces,
   "text.join": Merge,
   "text.split": Split,
@@ -224,6 +230,7 @@ const TONES: Readonly<Record<string, string>> = {
   Picture: "image",
   Sound: "audio",
   Video: "video",
+  Files: "bytes",
   Numbers: "scalar",
   Control: "flag",
   Calls: "embeddings",

@@ -10,6 +10,7 @@ export const MODALITIES = [
   "audio",
   "waveform",
   "video",
+  "bytes",
   "codes",
   "latents",
   "embeddings",
@@ -21,7 +22,7 @@ export const MODALITIES = [
   "tensor",
 ] as const;
 /** Modalities whose values are no tensors or texts: they are not stacked, joined or sliced. */
-export const MEDIA: ReadonlySet<string> = new Set(["image", "audio", "video", "messages"]);
+export const MEDIA: ReadonlySet<string> = new Set(["image", "audio", "video", "bytes", "messages"]);
 const DTYPES = ["float", "int", "bool", "str", "bytes"] as const;
 export const LOOP_INDEX = "scalar: int";
 

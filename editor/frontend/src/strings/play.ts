@@ -127,6 +127,7 @@ export const play = {
   filesThatItReads: "Files that it reads",
   itReads: "It reads",
   save: (name: string) => `Save ${name}`,
+  saveFile: "Save",
   saveTheFormsFilesBeside: "Save the form's files beside it, or write paths of your own.",
   // media.ts
   thisIsNotAFile: (modality: string, value: string) => `this is not a ${modality} file; it is ${value}`,

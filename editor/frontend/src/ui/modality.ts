@@ -8,6 +8,7 @@ const GLYPHS: Record<string, string> = {
   audio: "♪",
   waveform: "∿",
   video: "▶",
+  bytes: "⎙",
   codes: "≡",
   latents: "◆",
   embeddings: "▤",

@@ -14,13 +14,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from walkgraph.errors import InvalidInput, NotFound, WalkgraphError
+from walkgraph.media_types import mime_of
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
 from walkgraph.service.openai import serving
 from walkgraph.service.openai.serving import Resolved, Route, Serving
-from walkgraph.service.values import values
 
 FORMATS = ("png", "jpeg", "webp")
 """The first is the default."""
@@ -314,7 +314,7 @@ def _picture(at: str, data: bytes | str) -> dict[str, Any]:
     if isinstance(data, bytes):
         if not data:
             raise _wrong(at, "this image is empty")
-        if values.mime_of(data) not in _FORMATS:
+        if mime_of(data) not in _FORMATS:
             raise _wrong(at, "this image is not a PNG, JPEG or WebP file, whatever its name", "invalid_image_format")
     elif data.startswith(("http:", "https:")):
         raise _wrong(at, "this service downloads no images; send the image itself, as a `data:` URL", "invalid_url")

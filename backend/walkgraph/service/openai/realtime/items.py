@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from walkgraph.media_types import mime_of
 from walkgraph.service.http import limits
 from walkgraph.service.openai.realtime.events import RATE, Content, ItemAsked, wrong
 from walkgraph.service.values import sound, values
@@ -73,7 +74,7 @@ def _shown(part: Part, role: Role, *, whole: bool) -> dict[str, Any]:
             audio = {"audio": base64.b64encode(part.data).decode()} if whole else {}
             return {**found, **audio, "transcript": part.text or None}
         case _:
-            mime = values.mime_of(bytes(part.data[:16]))
+            mime = mime_of(bytes(part.data[:16]))
             url = f"data:{mime};base64,{base64.b64encode(part.data).decode()}"
             return {**found, **({"image_url": url} if whole else {})}
 

@@ -83,6 +83,7 @@ const SUFFIXES: Record<string, string> = {
   "audio/mpeg": ".mp3",
   "video/mp4": ".mp4",
   "video/webm": ".webm",
+  "application/zip": ".zip",
 };
 
 export function suffixOf(mime: string): string {

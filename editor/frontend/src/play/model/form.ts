@@ -295,6 +295,7 @@ export function mimeOf(data: string): string {
   if (data.startsWith("ZkxhQw")) return "audio/flac";
   if (data.startsWith("UklGR")) return atob(data.slice(0, 16)).endsWith("WAVE") ? "audio/wav" : "image/webp";
   if (data.startsWith("GkXfo")) return "video/webm";
+  if (data.startsWith("UEsDB") || data.startsWith("UEsFB")) return "application/zip";
   if (/^[A-Za-z0-9+/]{12}/.test(data) && atob(data.slice(0, 12)).endsWith("ftyp", 8)) return "video/mp4";
   return "application/octet-stream";
 }

@@ -7,6 +7,7 @@ import { toBytes } from "../../api/base64";
 import { showSeconds } from "../../ui/words";
 import { factOf } from "./Facts";
 import { FILM } from "../model/pace";
+import { FileOutput } from "./FileOutput";
 import { Film } from "./Film";
 import { labelOf } from "../model/form";
 import { dataUrl, wholeSound } from "../files/media";
@@ -17,7 +18,7 @@ import type { Made, OutputShown } from "../model/types";
 import { concatenated, peaks, readWav } from "../files/wav";
 import { strings } from "../../strings";
 
-interface OutputProps {
+export interface OutputProps {
   output: OutputShown;
   /** No more will come. */
   over: boolean;
@@ -33,6 +34,7 @@ export function OutputView(props: OutputProps) {
   if (kind === "image") return <Pictures {...props} />;
   if (kind === "audio") return <SoundOutput {...props} />;
   if (kind === "video") return <VideoOutput {...props} />;
+  if (kind === "bytes") return <FileOutput {...props} />;
   return <NumbersOutput {...props} />;
 }
 

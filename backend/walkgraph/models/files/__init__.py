@@ -1,0 +1,1 @@
+"""Files: several in one archive, and out of it again."""
