@@ -40,6 +40,16 @@ def runs(incomplete: str) -> list[str]:
     return _starting(incomplete, ["last", *_asked(lambda client: (r["id"] for r in client.runs(None, _RUNS)))])
 
 
+def queued_runs(incomplete: str) -> list[str]:
+    """The caller's runs that wait or go on, by whole ids."""
+    return _starting(
+        incomplete,
+        _asked(
+            lambda client: (run["run"] for found in client.deployments() for run in client.queue(found["id"])["runs"])
+        ),
+    )
+
+
 def graphs(incomplete: str) -> list[str]:
     stored = _asked(lambda client: (found["name"] for found in client.graphs()))
     return _documents("graphs", stored, incomplete)

@@ -198,7 +198,7 @@ class Tensor:
 
 
 Value: TypeAlias = (
-    "Text | Picture | Sound | Video | File | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
+    "Text | Picture | Sound | Video | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
 )
 
 _KINDS: dict[str, Callable[[bytes, str], Binary]] = {

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from tests.unit.client.service import TASK
-from walkgraph.client import Binary, File, Picture, Sound, Tensor, Text, Turn, Video, values
+from walkgraph.client import File, Picture, Sound, Tensor, Text, Turn, Video, values
 from walkgraph.client.giving import Packing, packed, request_of
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)

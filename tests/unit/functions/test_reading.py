@@ -243,7 +243,7 @@ MISTAKES = {
     "(x: Annotated[Tensor, 'pixels: float[3, h w]']) -> str": "`h w` is not a size",
     "(x: Annotated[Tensor, 'text']) -> str": "argument `x` can't be `text`: a tensor is none; write `str`",
     "(x: Annotated[Tensor, 'list of pixels']) -> str": "write `list[...]` around the type of one",
-    "(x: Annotated[bytes, 'pixels']) -> str": "bytes are one of `image`, `audio`, `video`, `bytes`; other data are tensors",
+    "(x: Annotated[bytes, 'pixels']) -> str": "bytes are one of `image`, `audio`, `video`, `bytes`",
     "(x: Annotated[str, 'pixels: float[3]']) -> str": "argument `x` can't be `pixels: float[3]`: `str` is no `torch",
     "(x: Annotated[str]) -> str": "has an `Annotated` with nothing behind the type",
     "(x: Strange) -> str": "argument `x` is `Strange`, which no wire carries; use `str`",
