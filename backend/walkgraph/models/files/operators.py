@@ -137,7 +137,7 @@ def _unpacked(call: Call) -> Outputs:
                 found.append(value)
             if len(found) > most:
                 raise invalid(call, "archive", f"takes at most {most} files; there are more, so raise `most`")
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, OSError):
+    except (zipfile.BadZipFile, RuntimeError, EOFError, zlib.error, ValueError, OSError):
         raise invalid(call, "archive", "can't read this archive; it is damaged, or of an unusual kind") from None
     return {"items": found, "names": names}
 
@@ -153,7 +153,7 @@ def _files(call: Call, data: bytes) -> Iterator[tuple[str, bytes]]:
             if entry.flag_bits & _ENCRYPTED:
                 raise invalid(call, "archive", "can't read an archive with a password; send one without")
             if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise NotImplementedError
+                raise zipfile.BadZipFile
             with archive.open(entry) as file:
                 content = file.read(left + 1)
             left -= len(content)
