@@ -27,7 +27,7 @@ import { ResultPane } from "./ResultPane";
 import { drawnOf } from "./runs/drawn";
 import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./runs/session";
 import { SnippetDialog } from "./calls/SnippetDialog";
-import { suffixOf } from "./calls/snippets";
+import { suffixOf } from "./model/suffixes";
 import { traceOf } from "../trace/model/session";
 import { TaskForm } from "./form/TaskForm";
 import type { Made, OutputShown, Result, TaskShown } from "./model/types";

@@ -10,7 +10,7 @@ import { parseNumbers } from "../model/numbers";
 import type { Routes } from "../../api/models";
 import type { Given, Part, TaskShown } from "../model/types";
 
-export { suffixOf, type Access, type Call, type FileUsed, type Snippet } from "./values";
+export type { Access, Call, FileUsed, Snippet } from "./values";
 
 export type Language = "curl" | "python" | "openai" | "socket" | "session" | "cli";
 

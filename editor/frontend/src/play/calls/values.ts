@@ -1,6 +1,7 @@
 // The parts of a call in any language: its values, the files among them, and the quoting rules of shells and Python.
 // Pure.
 import { toBytes } from "../../api/base64";
+import { suffixOf } from "../model/suffixes";
 import type { Scalar } from "../model/types";
 
 /** Text, base64 of media, or (lists of) numbers. */
@@ -73,23 +74,6 @@ export interface Placed extends Piece {
 }
 
 const MOST_INLINE = 200;
-const SUFFIXES: Record<string, string> = {
-  "image/png": ".png",
-  "image/jpeg": ".jpg",
-  "image/webp": ".webp",
-  "audio/wav": ".wav",
-  "audio/flac": ".flac",
-  "audio/ogg": ".ogg",
-  "audio/mpeg": ".mp3",
-  "video/mp4": ".mp4",
-  "video/webm": ".webm",
-  "application/zip": ".zip",
-};
-
-export function suffixOf(mime: string): string {
-  return SUFFIXES[mime] ?? ".bin";
-}
-
 /** Media are files; texts and numbers are where they are long. Two that are alike are one file. */
 export function placed(call: Call): Placed[] {
   const used = new Map<string, FileUsed>();

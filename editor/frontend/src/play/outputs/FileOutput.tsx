@@ -3,12 +3,18 @@ import { Download, FileArchive } from "lucide-react";
 import { Button } from "../../ui/kit";
 import { showBytes } from "../../ui/words";
 import { strings } from "../../strings";
-import { suffixOf } from "../calls/values";
 import { labelOf } from "../model/form";
-import type { OutputProps } from "./outputs";
+import { suffixOf } from "../model/suffixes";
+import type { Made, OutputShown } from "../model/types";
 
 /** A file that nothing here can show: its name, its size, and a press that saves it. */
-export function FileOutput({ output, onSave }: OutputProps) {
+export function FileOutput({
+  output,
+  onSave,
+}: {
+  output: OutputShown;
+  onSave: (output: OutputShown, made: Made) => void;
+}) {
   return (
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>

@@ -18,7 +18,7 @@ import type { Made, OutputShown } from "../model/types";
 import { concatenated, peaks, readWav } from "../files/wav";
 import { strings } from "../../strings";
 
-export interface OutputProps {
+interface OutputProps {
   output: OutputShown;
   /** No more will come. */
   over: boolean;
