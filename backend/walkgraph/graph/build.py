@@ -455,7 +455,9 @@ class PartsBuilder:
         self._step = step
 
     @contextmanager
-    def steps(self, modality: Literal["text", "image", "audio", "state", "actions"]) -> Generator[None, None, None]:
+    def steps(
+        self, modality: Literal["text", "image", "audio", "video", "state", "actions"]
+    ) -> Generator[None, None, None]:
         """Add the steps for a part of this modality."""
         with self._task._into(self._step.setdefault(modality, [])):  # pyright: ignore[reportPrivateUsage]
             yield

@@ -338,6 +338,7 @@ class PartsStep(ForStep):
     text: tuple["Step", ...] | None = None
     image: tuple["Step", ...] | None = None
     audio: tuple["Step", ...] | None = None
+    video: tuple["Step", ...] | None = None
     state: tuple["Step", ...] | None = None
     actions: tuple["Step", ...] | None = None
 

@@ -40,7 +40,7 @@ from walkgraph.graph.language.expressions import ExpressionError, name_innermost
 EndKind = Literal["use", "in", "loop", "stream", "merge", "out", "result", "choice", "map"]
 Leave = Literal["none", "last", "each", "collect"]
 Enter = Literal["none", "held", "first", "each"]
-PARTS = ("text", "image", "audio", "state", "actions")
+PARTS = ("text", "image", "audio", "video", "state", "actions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from walkgraph.graph.conversation import MESSAGES, ROLES, Role
 from walkgraph.graph.document import ForStep, PartsStep, Step, Task, TurnsStep
 from walkgraph.graph.steps import inside, lanes
 
-SPOKEN = frozenset({"text", "image", "audio"})
+SHOWN = frozenset({"text", "image", "audio", "video"})
 """The parts that a conversation may have."""
 _TEXT = frozenset({"text"})
 
@@ -13,7 +13,7 @@ def turn_parts(task: Task) -> dict[Role, frozenset[str]]:
     """Role -> the modalities of parts that the task takes in such turns; empty for a task without a conversation."""
     if not any(declared.modality == MESSAGES for declared in task.inputs.values()):
         return {}
-    found: dict[Role, frozenset[str]] = dict.fromkeys(ROLES, SPOKEN)
+    found: dict[Role, frozenset[str]] = dict.fromkeys(ROLES, SHOWN)
     for steps in map(_turns_steps, lanes(task).values()):
         for step in steps:
             branches = step.branches
@@ -24,7 +24,7 @@ def turn_parts(task: Task) -> dict[Role, frozenset[str]]:
 def _modalities(steps: tuple[Step, ...]) -> frozenset[str]:
     """Modalities that every `for: parts` of these steps takes; texts alone where they go through no parts."""
     found = [frozenset(step.branches) for step in _parts_steps(steps)]
-    return SPOKEN.intersection(*found) if found else _TEXT
+    return SHOWN.intersection(*found) if found else _TEXT
 
 
 def _parts_steps(steps: tuple[Step, ...]) -> list[PartsStep]:

@@ -8,6 +8,9 @@ change.
 """
 
 import importlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,8 @@ from walkgraph.models.qwen3_omni.thinker.config import TINY
 from walkgraph.models.video.operators import AudioIn, FramesIn, FramesOut
 
 _MARKS = TINY.marks
+_MADE = {whole.VIDEO: (8, 4.0, 32000), whole.BRIEF: (6, 30000 / 1001, 4000)}
+"""Frames of a video, their rate, and the samples of its sound."""
 
 
 def published() -> Any:
@@ -41,13 +46,14 @@ def published() -> Any:
 class Prompt:
     """A talk as the published code takes it."""
 
-    def __init__(self, talk: list[whole.Turn], processors: make_seeing.Processors) -> None:
-        self._processors = processors
+    def __init__(self, talk: Sequence[whole.Turn], processors: make_seeing.Processors, *, heard: bool = False) -> None:
+        """`heard`: videos are heard too."""
+        self._processors, self._heard = processors, heard
         self.ids: list[int] = []
         self.spectra: list[Tensor] = []
-        self.pictures: list[Any] = []
-        self.videos: Any = None
-        self.seconds, self.film = 0.0, False
+        self.pictures: list[make_seeing.Patches] = []
+        self.videos: list[make_seeing.Patches] = []
+        self.seconds: list[float] = []
         for turn in talk:
             self.ids += [_MARKS.im_start, vars(_MARKS)[turn.role], _MARKS.newline]
             for part in turn.parts:
@@ -56,46 +62,41 @@ class Prompt:
         if talk[-1].role == "user":
             self.ids += [_MARKS.im_start, _MARKS.assistant, _MARKS.newline]
 
-    def _append(self, part: str | int | tuple[int, int]) -> None:
-        if isinstance(part, str):
-            self.ids += part.encode()
-        elif isinstance(part, int):
-            spectrum = make_hearing.spectrum(whole.samples(part).astype(np.float32) / 32768)
-            self.spectra.append(spectrum)
-            tokens = whole.AUDIO_TINY.tokens(spectrum.shape[1])
-            self.ids += [_MARKS.audio_start, *[_MARKS.audio] * tokens, _MARKS.audio_end]
-        else:
-            patches = self._processors.picture(whole.seeing.levels(*part))
-            self.pictures.append(patches)
-            tokens = int(patches.grid.prod()) // 4
-            self.ids += [_MARKS.vision_start, *[_MARKS.image] * tokens, _MARKS.vision_end]
+    def _append(self, part: whole.Part) -> None:
+        match part:
+            case str():
+                self.ids += part.encode()
+            case int():
+                tokens = self._sound(whole.samples(part).astype(np.float32) / 32768)
+                self.ids += [_MARKS.audio_start, *[_MARKS.audio] * tokens, _MARKS.audio_end]
+            case Path():
+                self._video(part)
+            case _:
+                patches = self._processors.picture(whole.seeing.levels(*part))
+                self.pictures.append(patches)
+                tokens = int(patches.grid.prod()) // 4
+                self.ids += [_MARKS.vision_start, *[_MARKS.image] * tokens, _MARKS.vision_end]
 
-    def watch(self, heard: bool, question: str) -> None:
-        """Read the video and a question about it in a turn of the user."""
-        frames, rate, wave = video()
-        self.film = heard
-        self.videos = self._processors.video(frames)
-        self.seconds = 2 / rate
+    def _sound(self, wave: np.ndarray) -> int:
+        """Returns the number of its tokens."""
         spectrum = make_hearing.spectrum(wave)
-        sounds = whole.AUDIO_TINY.tokens(spectrum.shape[1])
-        frame_count, rows, columns = (int(size) for size in self.videos.grid[0])
-        grid = frame_count, rows // 2, columns // 2
-        self.ids += [_MARKS.im_start, _MARKS.user, _MARKS.newline]
-        if heard:
-            self.spectra.append(spectrum)
-            order = film_order(grid, self.seconds, sounds) < grid[0] * grid[1] * grid[2]
+        self.spectra.append(spectrum)
+        return whole.AUDIO_TINY.tokens(spectrum.shape[1])
+
+    def _video(self, file: Path) -> None:
+        frames, rate, wave = video(file)
+        patches = self._processors.video(frames)
+        self.videos.append(patches)
+        self.seconds.append(2 / rate)
+        count, rows, columns = (int(size) for size in patches.grid[0])
+        grid = count, rows // 2, columns // 2
+        cells = grid[0] * grid[1] * grid[2]
+        if self._heard:
+            order = film_order(grid, self.seconds[-1], self._sound(wave)) < cells
             between = [_MARKS.video if seen else _MARKS.audio for seen in order.tolist()]
             self.ids += [_MARKS.vision_start, _MARKS.audio_start, *between, _MARKS.audio_end, _MARKS.vision_end]
         else:
-            self.ids += [_MARKS.vision_start, *[_MARKS.video] * (grid[0] * grid[1] * grid[2]), _MARKS.vision_end]
-        self.ids += [
-            *question.encode(),
-            _MARKS.im_end,
-            _MARKS.newline,
-            _MARKS.im_start,
-            _MARKS.assistant,
-            _MARKS.newline,
-        ]
+            self.ids += [_MARKS.vision_start, *[_MARKS.video] * cells, _MARKS.vision_end]
 
     def given(self) -> dict[str, Any]:
         ids = torch.tensor([self.ids])
@@ -109,23 +110,26 @@ class Prompt:
         if self.pictures:
             found["pixel_values"] = torch.cat([one.rows for one in self.pictures])
             found["image_grid_thw"] = torch.cat([one.grid for one in self.pictures])
-        if self.videos is not None:
-            found |= {"pixel_values_videos": self.videos.rows, "video_grid_thw": self.videos.grid}
-            found["video_second_per_grid"] = torch.tensor([self.seconds])
-            found |= {"use_audio_in_video": self.film, "talker_use_audio_in_video": self.film}
+        if self.videos:
+            found["pixel_values_videos"] = torch.cat([one.rows for one in self.videos])
+            found["video_grid_thw"] = torch.cat([one.grid for one in self.videos])
+            found["video_second_per_grid"] = torch.tensor(self.seconds)
+            found |= {"use_audio_in_video": self._heard, "talker_use_audio_in_video": self._heard}
         return found
 
 
-def video() -> tuple[np.ndarray, float, np.ndarray]:
-    """The frames of the stored video uint8 `[f, h, w, 3]`, their rate, and its sound float32 `[s]` at 16 kHz."""
-    if not whole.VIDEO.exists():
-        frames = [torch.from_numpy(whole.seeing.levels(96, 160, seed)).permute(2, 0, 1) for seed in range(8)]
-        sound = torch.from_numpy(whole.samples(32000).astype(np.float32) / 32768)
+@cache
+def video(file: Path) -> tuple[np.ndarray, float, np.ndarray]:
+    """The frames of a stored video uint8 `[f, h, w, 3]`, their rate, and its sound float32 `[s]` at 16 kHz."""
+    if not file.exists():
+        count, rate, samples = _MADE[file]
+        frames = [torch.from_numpy(whole.seeing.levels(96, 160, seed)).permute(2, 0, 1) for seed in range(count)]
+        sound = torch.from_numpy(whole.samples(samples).astype(np.float32) / 32768)
         inputs = {"frames": [frame / 127.5 - 1 for frame in frames], "waveform": sound}
-        params = {"format": "mp4", "rate": 4.0, "quality": 60, "sample_rate": 16000}
+        params = {"format": "mp4", "rate": rate, "quality": 60, "sample_rate": 16000}
         (made,) = FramesOut.load(None).forward([call("video", inputs, **params)], None)
-        whole.VIDEO.write_bytes(made["video"])
-    given = {"video": whole.VIDEO.read_bytes()}
+        file.write_bytes(made["video"])
+    given = {"video": file.read_bytes()}
     sampled = {"every": 2, "most": 32, "start": 0.0, "max_side": 4096}
     (seen,) = FramesIn.load(None).forward([call("frames", given, **sampled)], None)
     (heard,) = AudioIn.load(None).forward([call("track", given, sample_rate=16000)], None)
@@ -169,14 +173,13 @@ def answered(model: Any, prompt: Prompt) -> dict[str, np.ndarray]:
 def main() -> None:
     processors = make_seeing.Processors()
     model, found = published(), dict[str, Any]()
-    for name, talk in whole.TALKS.items():
-        answer = answered(model, Prompt(list(talk), processors))
+    for name, (heard, talk) in {**{name: (False, talk) for name, talk in whole.TALKS.items()}, **whole.FILMED}.items():
+        answer = answered(model, Prompt(talk, processors, heard=heard))
         print(name, answer["ids"], answer["codes"].shape, answer["samples"], answer["close"])
         found |= {f"{name}: {key}": value for key, value in answer.items()}
     for name, (heard, question) in whole.WATCHED.items():
-        prompt = Prompt([whole.Turn("system", [whole.PROMPT])], processors)
-        prompt.watch(heard, question)
-        answer = answered(model, prompt)
+        talk = [whole.Turn("system", [whole.PROMPT]), whole.Turn("user", [whole.VIDEO, question])]
+        answer = answered(model, Prompt(talk, processors, heard=heard))
         print(name, answer["ids"], answer["codes"].shape, answer["samples"], answer["close"])
         found |= {f"{name}: {key}": value for key, value in answer.items()}
     np.savez_compressed(whole.ANSWERS, **found)

@@ -43,11 +43,18 @@ CONFIG: Mapping[str, Any] = {
 }
 
 
+Part = str | int | tuple[int, int] | Path
+VIDEO = Path(__file__).parent / "whole.mp4"
+"""Two seconds of four frames each, with sound."""
+BRIEF = Path(__file__).parent / "brief.mp4"
+"""Six frames, 29.97 a second, whose sound ends before the places of the last one's columns."""
+
+
 @dataclass(frozen=True)
 class Turn:
     role: str
-    parts: Sequence[str | int | tuple[int, int]]
-    """Texts, sounds of so many samples, and pictures of a height and a width."""
+    parts: Sequence[Part]
+    """Texts, sounds of so many samples, pictures of a height and a width, and files of videos."""
 
 
 TALKS: Mapping[str, Sequence[Turn]] = {
@@ -61,8 +68,27 @@ TALKS: Mapping[str, Sequence[Turn]] = {
     ],
 }
 """Name -> its turns; the next one answers."""
-VIDEO = Path(__file__).parent / "whole.mp4"
-"""Two seconds of four frames each, with sound."""
+FILMED: Mapping[str, tuple[bool, Sequence[Turn]]] = {
+    "two turns with videos": (
+        False,
+        [
+            Turn("system", ["Be fair."]),
+            Turn("user", [VIDEO, "What moves?"]),
+            Turn("assistant", ["A red door."]),
+            Turn("user", ["And here? ", BRIEF, (64, 64), "Or there?"]),
+        ],
+    ),
+    "two turns with films": (
+        True,
+        [
+            Turn("user", ["See ", BRIEF, "and hear ", 9000]),
+            Turn("assistant", ["A song."]),
+            Turn("user", [VIDEO, "Which one, ", (64, 96), BRIEF, "is it?"]),
+        ],
+    ),
+    "a brief film": (True, [Turn("user", [BRIEF])]),
+}
+"""Name -> whether its videos are heard, and its turns."""
 WATCHED: Mapping[str, tuple[bool, str]] = {"watched": (False, "What moves?"), "watched and heard": (True, "And now?")}
 """Name -> whether the video is heard too, and what is asked about it."""
 PROMPT = "Be fair."

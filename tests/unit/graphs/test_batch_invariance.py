@@ -173,7 +173,10 @@ def qwen3_omni() -> Family:
             Asked("chat", {**how, "seed": 1}, {"text": ["hello"]}),
             Asked("chat", {**how, "seed": 2}, {"text": ["hi, you"], "audio": [omni.sound(9_000)]}),
             Asked("chat", {**how, "seed": 3}, {"image": [omni.picture(96, 64)], "audio": [omni.sound(6_000)]}),
-            *(Asked("watch", {**how, **film, "seed": 4, "with_sound": heard}, watched) for heard in (False, True)),
+            *(
+                Asked("watch", {**how, **film, "seed": 4, "use_audio_in_video": heard}, watched)
+                for heard in (False, True)
+            ),
         ],
     )
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from tests.golden.qwen3_omni import whole
 from tests.support.checkpoints import imported
 from tests.support.local import LocalDeployment
+from tests.unit.engine.plans import call
 from tests.unit.graphs.test_bundled import PLACEMENTS
 from walkgraph.graph import codec
 from walkgraph.graph.conversation import Conversation, Turn, TurnPart
+from walkgraph.models.video.operators import FramesOut
 from walkgraph.placement.document import Placement, decode
 
 ONE, TWO = "qwen3_omni_one_gpu", "qwen3_omni_two_gpus"
@@ -31,6 +35,8 @@ GREEDY: Mapping[str, Any] = {
     "speech_temperature": 0.0,
     "code_temperature": 0.0,
 }
+TALKS = {**{name: (True, talk) for name, talk in whole.TALKS.items()}, **whole.FILMED}
+SAID = Turn("system", (TurnPart("text", whole.PROMPT),))
 CUT = "\ufffd"
 BAR = 2e-4
 """Of the samples, which are stored in 16 bits."""
@@ -50,8 +56,10 @@ def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return LocalDeployment(codec.load(made.graph), on_cpus(request.param), threads=1, roots=(root,))
 
 
-def part(value: str | int | tuple[int, int]) -> TurnPart:
+def part(value: whole.Part) -> TurnPart:
     match value:
+        case Path():
+            return TurnPart("video", value.read_bytes())
         case str():
             return TurnPart("text", value)
         case int():
@@ -60,15 +68,16 @@ def part(value: str | int | tuple[int, int]) -> TurnPart:
             return TurnPart("image", whole.picture(*value))
 
 
-def conversation(talk: str) -> Conversation:
-    turns = [Turn(turn.role, tuple(part(value) for value in turn.parts)) for turn in whole.TALKS[talk]]  # type: ignore[arg-type]
-    return Conversation(tuple(turns))
+def conversation(turns: Sequence[whole.Turn]) -> Conversation:
+    return Conversation(tuple(Turn(turn.role, tuple(map(part, turn.parts))) for turn in turns))  # type: ignore[arg-type]
 
 
 def asked(local: LocalDeployment, talks: Mapping[str, str]) -> dict[str, dict[str, list[Any]]]:
     """The outputs of runs, each with the name of its talk, that are served together."""
     for run, talk in talks.items():
-        local.submit(run, "converse", GREEDY, {"messages": [conversation(talk)]})
+        heard, turns = TALKS[talk]
+        params = {**GREEDY, "every": 2, "use_audio_in_video": heard}
+        local.submit(run, "converse", params, {"messages": [conversation(turns)]})
     local.run()
     assert not local.failed
     for run in talks:
@@ -91,7 +100,7 @@ def compare(talk: str, outputs: Mapping[str, list[Any]]) -> None:
     assert np.abs(spoken[:: whole.KEPT] - waveform).max() < BAR
 
 
-@pytest.mark.parametrize("talk", whole.TALKS)
+@pytest.mark.parametrize("talk", TALKS)
 def test_a_talk_is_answered_as_the_published_code_does(local: LocalDeployment, talk: str) -> None:
     compare(talk, asked(local, {talk: talk})[talk])
 
@@ -99,7 +108,7 @@ def test_a_talk_is_answered_as_the_published_code_does(local: LocalDeployment, t
 @pytest.mark.parametrize("name", whole.WATCHED)
 def test_a_video_is_watched_as_the_published_code_does(local: LocalDeployment, name: str) -> None:
     heard, question = whole.WATCHED[name]
-    params = {**GREEDY, "system_prompt": whole.PROMPT, "every": 2, "with_sound": heard}
+    params = {**GREEDY, "system_prompt": whole.PROMPT, "every": 2, "use_audio_in_video": heard}
     local.submit(name, "watch", params, {"video": [whole.VIDEO.read_bytes()], "text": [question]})
     local.run()
     assert not local.failed
@@ -107,7 +116,36 @@ def test_a_video_is_watched_as_the_published_code_does(local: LocalDeployment, n
     compare(name, local.outputs.pop(name))
 
 
+def test_a_video_without_sound_is_only_seen(local: LocalDeployment) -> None:
+    inputs = {"frames": list(torch.rand(4, 3, 64, 96, generator=torch.manual_seed(3)) * 2 - 1)}
+    (made,) = FramesOut.load(None).forward([call("video", inputs, format="mp4", rate=4.0, quality=60)], None)
+    asking = Conversation((Turn("user", (TurnPart("video", made["video"]), TurnPart("text", "What moves?"))),))
+    for heard in (True, False):
+        params = {**GREEDY, "use_audio_in_video": heard}
+        local.submit(f"heard: {heard}", "converse", params, {"messages": [asking]})
+    local.run()
+    assert not local.failed
+    assert local.outputs.pop("heard: True") == local.outputs.pop("heard: False")
+    for heard in (True, False):
+        local.release(f"heard: {heard}")
+
+
+def test_parts_of_one_message_come_in_any_order(local: LocalDeployment) -> None:
+    parts = [
+        TurnPart("video", whole.BRIEF.read_bytes()),
+        TurnPart("text", "Go on."),
+        TurnPart("audio", whole.sound(9000)),
+    ]
+    local.submit("turns", "converse", GREEDY, {"messages": [Conversation((SAID, Turn("user", tuple(parts))))]})
+    local.submit("parts", "chat", {**GREEDY, "system_prompt": whole.PROMPT}, parts=parts)
+    local.run()
+    assert not local.failed
+    assert local.outputs.pop("turns") == local.outputs.pop("parts")
+    for run in ("turns", "parts"):
+        local.release(run)
+
+
 def test_talks_beside_each_other_are_answered_as_each_alone(local: LocalDeployment) -> None:
-    talks = {f"{talk} {copy}": talk for talk in whole.TALKS for copy in range(2)}
+    talks = {f"{talk} {copy}": talk for talk in TALKS for copy in range(2)}
     for run, outputs in asked(local, talks).items():
         compare(talks[run], outputs)

@@ -345,6 +345,7 @@ export interface PartsStep {
   text?: Step[] | null;
   image?: Step[] | null;
   audio?: Step[] | null;
+  video?: Step[] | null;
   state?: Step[] | null;
   actions?: Step[] | null;
 }

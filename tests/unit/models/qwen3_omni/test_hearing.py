@@ -66,6 +66,14 @@ def test_sound_that_is_too_short_is_refused(engine: Engine, samples: int) -> Non
     assert f"at least {LEAST} samples" in done[1].error.message
 
 
+def test_sound_that_is_too_short_can_be_skipped(engine: Engine) -> None:
+    wave = torch.from_numpy(sound(1.0))
+    waves = [wave[:0], wave, wave[: LEAST - 1]]
+    calls = [call("ear", {"waveform": one}, run=str(i), short="skip") for i, one in enumerate(waves)]
+    shapes = [made["embeddings"].shape for made in outputs(engine, *calls)]
+    assert shapes == [(0, AUDIO_TINY.out), (13, AUDIO_TINY.out), (0, AUDIO_TINY.out)]
+
+
 def test_the_shortest_sound_has_one_embedding(engine: Engine) -> None:
     assert heard(engine, torch.from_numpy(sound(1.0))[:LEAST])[0].shape == (1, AUDIO_TINY.out)
 

@@ -26,6 +26,8 @@ class AudioEncoder(Operator):
     def __init__(self, model: Model, capture: Capture | None) -> None:
         self._model, self._spectra = model, Spectra(model.config.mels)
         self._short = CapturedWindows(model, capture)
+        self._none = model.proj2.weight.new_empty(0, model.config.out)
+        """The embeddings of sound that is skipped."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -33,20 +35,26 @@ class AudioEncoder(Operator):
         return cls(audio_encoder_of(context), None if context.dtype == torch.float32 else context.capture)
 
     def rows(self, call: Call) -> int:
-        return self._model.config.tokens(frames_of(len(_sound(call))))
+        wave = _sound(call)
+        return 0 if wave is None else self._model.config.tokens(frames_of(len(wave)))
 
     def examples(self) -> Sequence[Example]:
         """One without a whole chunk, and one with several windows."""
         return tuple(Example(inputs={_PORT: torch.zeros(samples)}) for samples in (RATE // 2, 20 * RATE + RATE // 2))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        embedded = self._model(self._spectra([_sound(call) for call in calls]), self._short)
-        return [{"embeddings": embeddings} for embeddings in embedded]
+        waves = [_sound(call) for call in calls]
+        heard = [wave for wave in waves if wave is not None]
+        embedded = iter(self._model(self._spectra(heard), self._short) if heard else ())
+        return [{"embeddings": self._none if wave is None else next(embedded)} for wave in waves]
 
 
-def _sound(call: Call) -> Tensor:
+def _sound(call: Call) -> Tensor | None:
+    """The sound of a call; None if it is too short, and the node says to skip such sound."""
     wave = waveform_of(call, _PORT)
     if len(wave) < LEAST:
+        if call.params.get("short") == "skip":
+            return None
         message = f"`{call.node}` takes sound of at least {LEAST} samples at {RATE} Hz, and this has {len(wave)}"
         raise CallFailed(f"{message}; record more of it", _PORT, code="invalid_input")
     return wave

@@ -49,7 +49,7 @@ THINKING: tuple[Component, ...] = (
                 "embeddings: float[n, d]",
                 optional=True,
                 description="a picture or a video, appended between its special tokens; with `audio`, the video's "
-                "sound is appended with it, by time",
+                "sound, which may have no rows, is appended with it, by time",
             ),
             port(
                 "deepstack",

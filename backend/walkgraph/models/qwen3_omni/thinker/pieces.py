@@ -44,16 +44,17 @@ def is_media(call: Call) -> bool:
 
 
 def rows_of(call: Call) -> int:
-    """Rows that a call with media appends; raises CallFailed for none or misshapen ones."""
+    """Rows that a call with media appends."""
     counts = [len(call.inputs[port]) for port in MEDIA if call.inputs.get(port) is not None]
-    return sum(counts) + 2 * len(counts)
+    return sum(counts) + 2 * sum(count > 0 for count in counts)
 
 
 def piece_of(call: Call, config: ThinkerConfig) -> Piece:
     """Lay out a call with media. Raises CallFailed for values that don't fit each other or the config."""
     if any(call.inputs.get(port) is not None for port in ("ids", "token")):
         raise CallFailed(f"`{call.node}` takes either tokens or media in one call")
-    marks, seen, heard = config.marks, _rows(call, "image", config), _rows(call, "audio", config)
+    marks, seen = config.marks, _rows(call, "image", config)
+    heard = _rows(call, "audio", config, least=0 if seen else 1)
     if not seen:
         ids = [marks.audio_start, *[marks.audio] * heard, marks.audio_end]
         return Piece(torch.tensor(ids), positions.sound(heard), torch.arange(heard))
@@ -85,12 +86,13 @@ def visual_rows(call: Call, piece: Piece) -> Tensor:
     return piece.marks + piece.order.argsort()[:seen]
 
 
-def _rows(call: Call, port: str, config: ThinkerConfig) -> int:
-    """The count of a port's rows; 0 if it has none."""
+def _rows(call: Call, port: str, config: ThinkerConfig, least: int = 1) -> int:
+    """The count of a port's rows; 0 if it has no value. `least`: the least rows of a value; a video's sound may have
+    none."""
     value = call.inputs.get(port)
     if value is None:
         return 0
-    _fit(call, port, (max(len(value) if value.dim() else 0, 1), config.llm.width))
+    _fit(call, port, (max(len(value) if value.dim() else 0, least), config.llm.width))
     return len(value)
 
 

@@ -28,7 +28,7 @@ interface Place {
 }
 
 /** Modalities that a request can give. */
-const GIVEN = new Set(["text", "image", "audio", "state", "actions", "messages"]);
+const GIVEN = new Set(["text", "image", "audio", "video", "state", "actions", "messages"]);
 
 const words = strings.panels;
 

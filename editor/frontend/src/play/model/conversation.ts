@@ -3,7 +3,7 @@ import type { Given, Media, Part, Role, TaskShown } from "./types";
 
 export const MESSAGES = "messages";
 export const ROLES: readonly Role[] = ["system", "user", "assistant", "tool"];
-const KINDS = ["text", "image", "audio"];
+const KINDS = ["text", "image", "audio", "video"];
 
 /** What a task takes in a conversation, as its schema says. */
 export interface Taken {

@@ -3,7 +3,7 @@ import type { ApproveStep, ChooseStep, ForStep, LoopStep, Step, Task, WalkStep }
 import { mapped, mappedList, withKey } from "./records";
 
 export type Steps = Task["steps"];
-export const PARTS = ["text", "image", "audio", "state", "actions"] as const;
+export const PARTS = ["text", "image", "audio", "video", "state", "actions"] as const;
 export const ROLES = ["system", "user", "assistant", "tool"] as const;
 /** The keys of a `for` that have steps: modalities of parts, roles of turns. */
 export const BRANCHES = [...PARTS, ...ROLES] as const;
