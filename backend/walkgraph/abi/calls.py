@@ -47,6 +47,19 @@ def _unknown(port: str) -> bytes | None:
     return None
 
 
+class Timed(NamedTuple):
+    """Says that values are played as they come: sound, frames of a video, a robot's actions."""
+
+    seconds: float
+    """Playback of the values of a call, or of one iteration of a loop."""
+    plays: bool = True
+    """They are played as they leave here; otherwise a later stage on this rank makes of them what is played."""
+    chunk: float = 0.0
+    """Playback of the values that a loop hands on together; 0 for a call."""
+    before: float = 0.0
+    """Playback of what the stage gave before a loop."""
+
+
 class Link(NamedTuple):
     """One call of a chain, whose calls are made one after the other."""
 
@@ -102,6 +115,8 @@ class Call:
 
     answered: bool = True
     """False if nothing reads its outputs."""
+    timed: Timed | None = None
+    """The playback of its outputs; None if they are not played as they come."""
     digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)
     """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
     content: bytes | None = field(default=None, init=False)

@@ -30,6 +30,7 @@ from walkgraph.engine.load import KeptOperators, load_operators, make_pools, nod
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.loops.graphs import LoopDevice
 from walkgraph.engine.loops.scheduler import LoopScheduler
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
@@ -97,6 +98,7 @@ class EngineBuilder:
             stamp=self._watch.stamp,
             faults=self._faults,
         )
+        playbacks = Playbacks(self._clock)
         calls = CallScheduler(
             nodes,
             runner,
@@ -107,6 +109,7 @@ class EngineBuilder:
             watch=self._watch,
             clock=self._clock,
             kept=self._kept_calls(limits),
+            playbacks=playbacks,
         )
         device = LoopDevice(
             states,
@@ -117,7 +120,9 @@ class EngineBuilder:
             capturer=self._capturer,
         )
         suspended = SuspendedRuns()
-        loops = LoopScheduler(device, watch=self._watch, here=suspended.here, clock=self._clock, faults=self._faults)
+        loops = LoopScheduler(
+            device, playbacks, watch=self._watch, here=suspended.here, clock=self._clock, faults=self._faults
+        )
         holds = RunHolds(calls, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells)
         transfers = StateTransfer(states, lambda: self._watch.stamp(self._device))

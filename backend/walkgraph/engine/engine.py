@@ -6,8 +6,8 @@ It knows calls and states, not the Walks of runs: the worker decides which call 
     add_loop ─> loops ──> a launch of a loop ───┴──> collect ──> Done, Items, LoopDone
     swap.suspend, swap.resume ─────────────────────────────────> Swapped
 
-Batches and steps of the device loops are launched in turn, as `Mix` says. On a GPU, one launch is collected while the
-next is in flight.
+Batches and steps of the device loops are launched in turn, as `Mix` says, and a batch waits for loops that playback is
+about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
 """
 
 import time
@@ -143,7 +143,7 @@ class Engine:
         while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
             with invariance.batch_invariant(self._invariant):
-                batch = calls.launch(running=loops.running, since=self._since)
+                batch = calls.launch(running=loops.running, since=self._since, leaves_time=loops.leaves_time)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
             self._since = 0 if stepped else self._since + batch
@@ -172,6 +172,7 @@ class Engine:
     def drop(self, run: str) -> None:
         """Forget a run: its waiting calls and its states."""
         self.cancel(run)
+        self.loops.playbacks.forget(run)
         self.states.drop_run(run)
 
     def time_steps(self, *, on: bool) -> None:

@@ -80,13 +80,24 @@ class Port:
     """The parameter that gives its type, or the ports that it stands for."""
     like: str = ""
     """The parameter that gives the type of the ports that it stands for, where they have none of their own."""
+    seconds: float = 0.0
+    """Playback of one item of a stream at this port: a frame of codes is 80 ms of sound. 0: it is not played as it
+    comes."""
 
 
 def port(
-    name: str, written: str, *, optional: bool = False, description: str = "", of: str = "", like: str = ""
+    name: str,
+    written: str,
+    *,
+    optional: bool = False,
+    description: str = "",
+    of: str = "",
+    like: str = "",
+    seconds: float = 0.0,
 ) -> Port:
-    """`written`: its type, as `modality: dtype[shape]`. `of`, `like`: the parameters that it follows from."""
-    return Port(name, parse_type(written), optional, description, of, like)
+    """`written`: its type, as `modality: dtype[shape]`. `of`, `like`: the parameters that it follows from. `seconds`:
+    playback of an item."""
+    return Port(name, parse_type(written), optional, description, of, like, seconds)
 
 
 @dataclass(frozen=True, kw_only=True)

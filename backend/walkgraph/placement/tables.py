@@ -71,6 +71,8 @@ class NodePlan(Table, frozen=True):
     inputs: dict[str, str] = {}
     """Port -> modality."""
     outputs: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    """Output port -> playback of a value, for those that are played as they come."""
     kept: Literal["", "own", "shared"] = ""
     """Its outputs are kept by content, for runs of the same owner or for all."""
     task: str = ""
@@ -260,6 +262,8 @@ class StreamPlan(Table, frozen=True):
     credits: int
     producers: tuple[Rank, ...]
     consumers: tuple[Rank, ...]
+    seconds: float = 0.0
+    """Playback of an item; 0 if it is not played as it comes."""
 
 
 class RankPlan(Table, frozen=True):

@@ -24,6 +24,8 @@ from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.body import Loaded
+from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.engine.pacing.turns import StepTimes
 
 TURNS = 4
 """The most batches in flight that alternate with steps of loops. More than one, so that a run's next batch is launched
@@ -37,8 +39,9 @@ BESIDE = 2
 class BatchKey(NamedTuple):
     """Calls with equal keys may form a batch."""
 
-    place: Literal["turn", "beside", "host"]
-    """`turn`: launched in turn with the steps of loops. `beside`: captured steps, launched beside them. `host`: run by
+    place: Literal["turn", "play", "beside", "host"]
+    """`turn`: launched in turn with the steps of loops. `play`: likewise, but never held back for them, as its outputs
+    are played as they come. `beside`: captured steps, launched beside them. `host`: run by
     the host's processor, while the device has work of its own."""
     operator: int
     bucket: Hashable
@@ -57,10 +60,11 @@ class CallScheduler:
         watch: Stopwatch,
         clock: Callable[[], float],
         kept: KeptCalls | None = None,
+        playbacks: Playbacks,
     ) -> None:
         """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
         `device`: the rank's device. `kept`: finds calls whose outputs are known."""
-        self._kept = kept
+        self._kept, self._playbacks, self._times = kept, playbacks, StepTimes()
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
         self._chains = ChainRunner(nodes, runner, clock)
@@ -120,26 +124,31 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
-        place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else "turn"
+        place = "turn" if call.timed is None else "play"
+        place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
         alike, batch = operator.alike(call), BatchKey(place, loaded.index, operator.bucket(call))
         return ReadyCall(call, batch, operator.rows(call), None if alike is None else (loaded.index, alike))
 
     # ── launch ──
 
-    def launch(self, *, running: bool, since: int) -> bool:
+    def launch(self, *, running: bool, since: int, leaves_time: Callable[[float], bool]) -> bool:
         """Launch a batch in its turn; False if none may be. `running`: loops are running on the device. `since`:
-        batches since their last step."""
-        if len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
+        batches since their last step. `leaves_time`: true if the loops may wait for so many seconds."""
+        if not self._schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
             return False
-        batch = self._schedule.next(
-            self._mix.rows(running), lambda call, rows: self._parts(call, rows, running), _in_turn
-        )
+        fits = _in_turn if self._may_wait(leaves_time) else _plays
+        batch = self._schedule.next(self._mix.rows(running), lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
             return False
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
         launched = self._launched(loaded, batch.calls)
         self._note(self.in_flight.turns, batch.calls, launched, began, loaded.device)
         return True
+
+    def _may_wait(self, leaves_time: Callable[[float], bool]) -> bool:
+        """True if the loops may wait for the batch that is next in turn."""
+        first = self._schedule.first(_in_turn) if self._playbacks else None
+        return first is None or leaves_time(self._times.of(first.node))
 
     def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
         if calls[0].links:
@@ -209,6 +218,7 @@ class CallScheduler:
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
         results = batch.launched.results()
+        self._times.note(batch.calls[0].node, max(result.busy for result in results))
         if isinstance(batch.launched, LaunchedChain):
             events += batch.launched.forwarded
         elif self._watch.on:
@@ -221,6 +231,8 @@ class CallScheduler:
             self._schedule.remove(rest)
             if whole is not None:
                 events.append(whole)
+                if (timed := whole.call.timed) is not None and timed.plays and whole.error is None:
+                    self._playbacks.left(call.run, timed.seconds)
                 if self._kept is not None and whole.outputs is not None:
                     self._kept.note(whole.call, whole.outputs)
         return events
@@ -240,4 +252,8 @@ class CallScheduler:
 
 
 def _in_turn(key: BatchKey) -> bool:
-    return key.place == "turn"
+    return key.place in ("turn", "play")
+
+
+def _plays(key: BatchKey) -> bool:
+    return key.place == "play"

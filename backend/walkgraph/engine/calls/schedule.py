@@ -95,7 +95,8 @@ class Schedule:
 
     def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None) -> None:
         self._arrivals += 1
-        due = call.ready_at - call.priority * self._patience
+        # Somebody listens to what is played as it comes, so it goes before work of the same level.
+        due = call.ready_at - (call.priority + (call.timed is not None)) * self._patience
         self._put(key, _QueuedCall(due, (self._arrivals,), rows, call, alike))
 
     def hold(self, run: str) -> None:
@@ -135,6 +136,11 @@ class Schedule:
                 self._leads[id(waiting.call)] = waiting.alike
         self._keep(key, left)
         return Batch(key, chosen)
+
+    def first(self, fits: Callable[[Any], bool]) -> Call | None:
+        """The call that is next among those with these batch keys."""
+        heads = [head for key in self._queues if fits(key) and (head := self._head(key)) is not None]
+        return min(heads, key=lambda head: head[:2]).call if heads else None
 
     def settle(self, call: Call, *, failed: bool) -> None:
         """A call of an earlier batch is over; those that waited for it may be served, together unless it failed."""

@@ -1,6 +1,5 @@
 """Collects launches: values to hand out, ended loops, failures."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from walkgraph.engine.loops.launch import InFlight, Launcher, Watch
 from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LoopDeviceLike, LoopDone, LoopRun, Stepped
 from walkgraph.engine.loops.slot_admission import SlotAdmission
 from walkgraph.engine.loops.spec import Items
+from walkgraph.engine.pacing.playback import Playbacks
 
 
 class Collector:
@@ -21,9 +21,11 @@ class Collector:
         launcher: Launcher,
         events: list[Items | LoopDone | Stepped],
         watch: Watch,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
+        playbacks: Playbacks,
     ) -> None:
         """`events`: the list that events are put in until `collect` returns them; admission shares it."""
+        self._playbacks = playbacks
         self._device, self._admission, self._launcher, self._watch = device, admission, launcher, watch
         self._events, self._clock = events, clock
         self._copying: deque[tuple[Mark, LoopDone]] = deque()
@@ -61,6 +63,7 @@ class Collector:
         group, timing = flight.group, self._timing(flight)
         stops, sound, values = flight.launched.read()
         told = {key: values[key].tolist() if key in values else None for key in group.slots.told}
+        group.note(len(flight.batch.runs), timing.busy / len(stops))
         if self._watch.on:
             self._events.append(stepped(flight.batch, flight.launched.uses, len(stops), timing))
         for row, run in enumerate(flight.batch.runs):
@@ -120,6 +123,9 @@ class Collector:
         count = upto - run.handed
         if count <= 0:
             return
+        timed = run.call.timed
+        if timed is not None and timed.plays:
+            self._playbacks.left(run.call.run, count * timed.seconds)
         pieces, run.pieces = run.pieces[:count], run.pieces[count:]
         keys = [out.key for out in run.call.spec.outputs if out.kind == "each"]
         if keys:

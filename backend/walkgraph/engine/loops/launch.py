@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
+from walkgraph.engine.loops.loop_turns import LoopTurns
 from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
 from walkgraph.wire.fault_points import FaultPoints
 
@@ -51,21 +52,23 @@ class Launcher:
         self,
         admission: SlotAdmission,
         groups: BatchGroups,
+        turns: LoopTurns,
         watch: Watch,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
     ) -> None:
         self._admission, self._groups, self._watch, self._clock = admission, groups, watch, clock
+        self._turns = turns
         self._faults = faults
         self._in_flight: deque[InFlight] = deque()
 
     def launch(self) -> bool:
         """Launch the next group that has something to launch; False if none has, or enough is in flight."""
-        group = self._groups.next()
+        group = self._turns.next()
         if group is None or len(self._in_flight) >= self._depth(group):
             return False
         self._groups.pass_turn(group)
-        batch = next_batch(group)
+        batch = next_batch(group, self._turns.rows(group))
         try:
             self._in_flight.append(self._launched(group, batch))
             group.in_flight += 1
@@ -123,6 +126,7 @@ class Launcher:
         for run in runs:
             run.launched += iterations
             run.batch = len(runs)
+        self._turns.launched(group, len(runs), iterations)
         if group.spans:
             self._admission.peers.launching(runs[0].call, runs[0].launched)
         began = self._clock()
@@ -138,12 +142,11 @@ def _reach(faults: FaultPoints) -> None:
         raise RuntimeError("a fault was set here")
 
 
-def next_batch(group: BatchGroup) -> LaunchBatch:
-    """The runs of a group's next launch: those whose next iterations have the same form, in turn."""
-    willing = [run for run in group.runs if run.wants]
+def next_batch(group: BatchGroup, willing: Sequence[LoopRun]) -> LaunchBatch:
+    """The runs of a group's next launch: those of `willing` whose next iterations have the same form, in turn."""
     form, most = willing[0].form, group.graphs.sizes[-1]
     runs = [run for run in willing if run.form == form][:most]
-    if len(runs) < len(willing):
+    if len(runs) < len(group.runs):
         chosen = set(runs)
         group.runs = [run for run in group.runs if run not in chosen] + runs
     # The same runs keep the same batch object: it caches what was found for them.

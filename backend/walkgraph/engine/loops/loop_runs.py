@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 from walkgraph.abi.calls import Outputs
 from walkgraph.engine.device.marks import Mark, Timing
 from walkgraph.engine.loops.spec import LoopCall, StreamItems
+from walkgraph.engine.pacing.playback import Playback
+from walkgraph.engine.pacing.turns import StepTimes, batch_size
 from walkgraph.errors import ErrorInfo
 
 # ── events ──
@@ -136,6 +138,8 @@ class LoopRun:
     """When its last launch was over, or more iterations were allowed after that."""
     linked: bool = True
     """False while the inboxes of its values at peers are not known."""
+    playback: Playback | None = None
+    """That of its run; None if its values are not played as they come."""
     follows: Callable[[], int] | None = None
     """Gives the iterations that its leader has launched; None if it follows no leader."""
     _member: LoopMember | None = None
@@ -174,6 +178,14 @@ class LoopRun:
     def form(self) -> Hashable:
         """The form of the next iteration to launch."""
         return self.forms.at(self.launched)
+
+    @property
+    def lacks(self) -> float:
+        """Iterations that playback waits for: those of the next chunk. 0 if its values are not played."""
+        timed = self.call.timed
+        if timed is None or self.playback is None:
+            return 0.0
+        return self.playback.lacks(timed.before + self.launched * timed.seconds) / timed.seconds
 
     @property
     def reach(self) -> int:
@@ -229,6 +241,23 @@ class BatchGroup:
     """The batch of its last launch."""
     in_flight: int = 0
     """The number of its launches that are not collected."""
+    times: StepTimes = field(default_factory=StepTimes)
+    """Seconds of an iteration, by batch size."""
+    apart: float = 0.0
+    """Seconds of launches without the runs that are ahead, since all were launched."""
+
+    @property
+    def seconds(self) -> float:
+        """Measured seconds of an iteration of all its runs; 0 if there is no measurement."""
+        return self.seconds_of(len(self.runs))
+
+    def note(self, rows: int, seconds: float) -> None:
+        """Note a measurement of an iteration."""
+        self.times.note(batch_size(rows, self.graphs.sizes), seconds)
+
+    def seconds_of(self, rows: int) -> float:
+        """Measured seconds of an iteration of so many rows."""
+        return self.times.of(batch_size(rows, self.graphs.sizes))
 
     def take_slot(self, run: LoopRun, slot: int) -> None:
         self.free.remove(slot)

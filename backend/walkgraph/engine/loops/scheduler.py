@@ -10,8 +10,10 @@ from typing import Any
 from walkgraph.engine.loops.collection import Collector
 from walkgraph.engine.loops.launch import Launcher, Watch
 from walkgraph.engine.loops.loop_runs import LoopDeviceLike, LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.loop_turns import LoopTurns
 from walkgraph.engine.loops.slot_admission import BatchGroups, NoPeers, SlotAdmission
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.ids import Rank
 from walkgraph.wire.fault_points import FaultPoints
 
@@ -22,19 +24,21 @@ class LoopScheduler:
     def __init__(
         self,
         device: LoopDeviceLike,
+        playbacks: Playbacks,
         *,
         watch: Watch,
         here: Callable[[str], bool] = lambda run: True,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
     ) -> None:
-        """`watch`: while it is on, each launch is reported as `Stepped`. `here`: true if the states of a run are in
-        device memory."""
+        """`playbacks`: those of this rank's runs; calls are noted there too. `watch`: while it is on, each launch is
+        reported as `Stepped`. `here`: true if the states of a run are in device memory."""
         events: list[Items | LoopDone | Stepped] = []
-        self.groups = BatchGroups(device)
-        self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock)
-        self.launcher = Launcher(self.admission, self.groups, watch, clock, faults)
-        self.collector = Collector(device, self.admission, self.launcher, events, watch, clock)
+        self.groups, self.playbacks = BatchGroups(device), playbacks
+        self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock, playbacks=self.playbacks)
+        self.turns = LoopTurns(self.groups, self.playbacks, clock)
+        self.launcher = Launcher(self.admission, self.groups, self.turns, watch, clock, faults)
+        self.collector = Collector(device, self.admission, self.launcher, events, watch, clock, self.playbacks)
 
     def connect_peers(self, peers: NoPeers) -> None:
         """Let loops have parts on other ranks."""
@@ -71,6 +75,10 @@ class LoopScheduler:
         """Remove a run's loops. Their work in flight has no further effect."""
         self.admission.cancel(run)
         self.collector.forget(run)
+
+    def leaves_time(self, seconds: float) -> bool:
+        """True if a batch of calls may take the device for so long before the loops go on."""
+        return self.turns.leaves_time(seconds)
 
     def launch(self) -> bool:
         """Launch the next group that has something to launch; False if none has, or enough is in flight."""

@@ -23,6 +23,7 @@ from walkgraph.engine.loops.loop_runs import (
     Stepped,
 )
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.ids import Rank
 
 MOST_GROUPS = 16
@@ -38,12 +39,13 @@ class SlotAdmission:
         *,
         here: Callable[[str], bool] = lambda run: True,
         clock: Callable[[], float] = time.monotonic,
+        playbacks: Playbacks,
     ) -> None:
         """`events`: the list that ended loops are added to. `here`: true if the states of a run are in device
         memory."""
         self.peers = NoPeers()
         self._device, self._groups, self._events, self._clock = device, groups, events, clock
-        self._queue = LoopQueue(lambda call: self.peers.owes(call) and here(call.run))
+        self._queue = LoopQueue(lambda call: self.peers.owes(call) and here(call.run), playbacks)
         self._changed = False
         """True if a queued run may find a slot that was not free before."""
 
@@ -264,9 +266,9 @@ class BatchGroups:
 class LoopQueue:
     """Runs without a slot, in the order in which they get one. Held runs get none, unless peers wait for them."""
 
-    def __init__(self, owes: Callable[[LoopCall], bool]) -> None:
+    def __init__(self, owes: Callable[[LoopCall], bool], playbacks: Playbacks) -> None:
         """`owes`: true if peers wait for launches of the call, even though its run is held."""
-        self._owes = owes
+        self._owes, self._playbacks = owes, playbacks
         self._waiting: list[LoopRun] = []
         self._held: dict[str, list[LoopRun]] = {}
         self._arrivals = 0
@@ -277,7 +279,10 @@ class LoopQueue:
 
     def add(self, call: LoopCall) -> None:
         self._arrivals += 1
-        self.put(LoopRun(call, call.ready_at - call.priority, self._arrivals, call.allowed))
+        run = LoopRun(call, call.ready_at - call.priority, self._arrivals, call.allowed)
+        if call.timed is not None:
+            run.playback = self._playbacks.of(call.run, call.timed.chunk)
+        self.put(run)
 
     def put(self, run: LoopRun) -> None:
         held = self._held.get(run.call.run)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from walkgraph.abi.calls import Scalar, StateKey
+from walkgraph.abi.calls import Scalar, StateKey, Timed
 from walkgraph.ids import Rank
 
 if TYPE_CHECKING:
@@ -299,6 +299,8 @@ class LoopCall:
     """Other states that may have several sequences -> how many, if the state is still empty."""
     priority: int = 0
     ready_at: float = 0.0
+    timed: Timed | None = None
+    """The playback of an iteration's values; None if they are not played as they come."""
 
     @property
     def walk(self) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from walkgraph.graph import codec
-from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.catalogue import Catalogue, Component
 from walkgraph.graph.checks.called import with_own
 from walkgraph.graph.document import Graph, Node, Stream, Task
 from walkgraph.graph.language.shaping import component_of
@@ -129,6 +129,7 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         task=component.name if component and component.by_service else "",
         inputs={port.name: port.type.modality for port in component.inputs} if component else {},
         outputs={port.name: port.type.modality for port in component.outputs} if component else {},
+        seconds={port.name: port.seconds for port in component.outputs if port.seconds} if component else {},
     )
 
 
@@ -154,7 +155,25 @@ def _stream(context: Context, walks: tuple[WalkPlan, ...], index: int, stream: S
         credits=stream.credits,
         producers=tuple(sorted({walk.uses[edge.source.use].rank for walk, edge in producing})),
         consumers=tuple(sorted(context.consumers.get(stream.name, ()))),
+        seconds=_seconds(context, walks, index),
     )
+
+
+def _seconds(context: Context, walks: tuple[WalkPlan, ...], index: int) -> float:
+    """Playback of an item of a stream, as a port at one of its ends declares it."""
+    nodes, found = tuple(context.assignment.graph.nodes.values()), [0.0]
+
+    def component(walk: WalkPlan, use: int) -> Component | None:
+        return component_of(context.catalogue, nodes[walk.uses[use].node])
+
+    for walk in walks:
+        for edge in walk.edges:
+            source, target = edge.source, edge.target
+            if target.kind == "stream" and target.index == index and (gives := component(walk, source.use)):
+                found.append(declared.seconds if (declared := gives.output(source.port)) else 0.0)
+            elif source.kind == "stream" and source.index == index and (reads := component(walk, target.use)):
+                found.append(declared.seconds if (declared := reads.input(target.port)) else 0.0)
+    return max(found)
 
 
 def _rank(walks: tuple[WalkPlan, ...], rank: Rank, device: str) -> RankPlan:

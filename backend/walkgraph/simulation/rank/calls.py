@@ -1,12 +1,13 @@
 """Calls of a simulated rank outside device loops: the real schedule and batches, computed in simulated time."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from walkgraph.abi.calls import Call, ChunkInfo, Outputs
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.schedule import MIX, Schedule
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import ErrorInfo
 from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue
 from walkgraph.simulation.simulator import Simulator
@@ -17,6 +18,14 @@ MOST_BATCHES = 4
 """Most batches in flight."""
 BEGUN = 0.3
 """Share of calls whose outputs are passed on while they are in flight."""
+
+
+class CallKey(NamedTuple):
+    """Calls with equal keys may form a batch."""
+
+    node: str
+    plays: bool
+    """Its values are played as they come."""
 
 
 class CallBatch(NamedTuple):
@@ -41,12 +50,19 @@ class CallBatches:
 
 class SimulatedCalls:
     def __init__(
-        self, simulator: Simulator, queue: SimulatedQueue, functions: Mapping[str, Serve], *, keeps: bool = False
+        self,
+        simulator: Simulator,
+        queue: SimulatedQueue,
+        functions: Mapping[str, Serve],
+        playbacks: Playbacks,
+        *,
+        keeps: bool = False,
     ) -> None:
         self.in_flight = CallBatches()
         self.chunks: dict[str, dict[tuple[int, int, str], list[ChunkInfo]]] = {}
         """Stream chunks that uses have read: by run, then by step, use and port."""
         self._simulator, self._queue, self._functions = simulator, queue, functions
+        self._playbacks = playbacks
         self._schedule = Schedule()
         self._begun: list[Begun | Done] = []
         """Events that wait for no batch."""
@@ -59,7 +75,7 @@ class SimulatedCalls:
             self._simulator.counts["kept calls"] += 1
             self._begun.append(Done(call, kept, None, 0.0, 0.0, 1, kept=True))
             return
-        self._schedule.add(call, call.node, 1)
+        self._schedule.add(call, CallKey(call.node, call.timed is not None), 1)
 
     def hold(self, run: str) -> None:
         self._schedule.hold(run)
@@ -72,13 +88,15 @@ class SimulatedCalls:
         self._begun = [one for one in self._begun if one.call.run != run]
         self.chunks.pop(run, None)
 
-    def launch(self, *, running: bool, since: int) -> bool:
-        """Launches a batch; returns False if no call waits or enough are in flight. `running`, `since`: as in
-        `engine.calls.schedule.Mix`."""
+    def launch(self, *, running: bool, since: int, leaves_time: Callable[[float], bool]) -> bool:
+        """Launches a batch; returns False if no call waits or enough are in flight. `running`, `since`,
+        `leaves_time`: as in `engine.calls.call_scheduler`."""
         batches = self.in_flight.batches
-        if len(batches) >= MOST_BATCHES or not MIX.may(running, since):
+        if not self._schedule or len(batches) >= MOST_BATCHES or not MIX.may(running, since):
             return False
-        batch = self._schedule.next(MIX.rows(running))
+        held = not leaves_time(CALL_SECONDS)
+        self._simulator.counts["batches held back"] += held
+        batch = self._schedule.next(MIX.rows(running), fits=lambda key: key.plays or not held)
         if batch is None:
             return False
         done = tuple(map(self._serve, batch.calls))
@@ -94,7 +112,11 @@ class SimulatedCalls:
         self._begun.clear()
         batches = self.in_flight.batches
         while batches and batches[0].mark.query():
-            events += batches.popleft().done
+            done = batches.popleft().done
+            for one in done:
+                if (timed := one.call.timed) is not None and timed.plays and one.error is None:
+                    self._playbacks.left(one.call.run, timed.seconds)
+            events += done
         return events
 
     @property

@@ -13,6 +13,7 @@ from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.simulation.rank.calls import CALL_SECONDS, SimulatedCalls
 from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
 from walkgraph.simulation.rank.states import StateStore
@@ -50,9 +51,11 @@ class SimulatedEngine:
         served = functions(states)
         self.states = self.transfers = self.pools = states
         self.limits = SimulatedLimits()
-        self.calls = SimulatedCalls(simulator, self._queue, served, keeps=keeps)
+        playbacks = Playbacks(lambda: simulator.now)
+        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, keeps=keeps)
         self.loops = LoopScheduler(
             device(simulator, self._queue, served, states),
+            playbacks,
             watch=self._watch,
             here=self._here,
             clock=lambda: simulator.now,
@@ -75,6 +78,7 @@ class SimulatedEngine:
         """Drops everything of a run."""
         self.holds.forget(run)
         self.loops.cancel(run)
+        self.loops.playbacks.forget(run)
         self.swap.cancel(run)
         self.calls.cancel(run)
         self.states.drop_run(run)
@@ -90,7 +94,7 @@ class SimulatedEngine:
     def step(self) -> list[Event]:
         """Launches what is ready, and returns the finished work."""
         while True:
-            batch = self.calls.launch(running=self.loops.running, since=self._since)
+            batch = self.calls.launch(running=self.loops.running, since=self._since, leaves_time=self.loops.leaves_time)
             stepped = self.loops.launch()
             self._since = 0 if stepped else self._since + batch
             if not (stepped or batch):
@@ -128,6 +132,8 @@ class SimulatedEngine:
 
     def held(self) -> Iterable[str]:
         """Equals `left` without what the device does: it can't be called back."""
+        if self.loops.playbacks:
+            yield "playbacks of runs that are over"
         if self.calls.waiting:
             yield f"{self.calls.waiting} calls that wait"
         yield from (f"run {run} suspended" for run in self.swap.runs)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Timed
 from walkgraph.engine.loops.spec import Items, LoopCall, Mask, Place, StreamItems
 from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank
 from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
 from walkgraph.worker.loops.entries import LoopEntry
@@ -135,7 +137,9 @@ class DeviceLoops:
         running.allowed = running.credited()
         self._running[ref] = running
         grain, offset = _pace(emits, streams, wanted)
-        return entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
+        call = entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
+        call.timed = _timed(table.loop, emits, streams, self._calls.rank, grain)
+        return call
 
     def _ref(self, event: Items) -> Ref:
         return Ref(self._calls.run, event.call.step, event.call.use, event.call.iteration)
@@ -237,6 +241,21 @@ def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mappin
     if grain := gcd(*(i + 1 for asked in wanted.values() for i, read in enumerate(asked) if read)):
         paces.add((grain, 0))
     return (1, 0) if len(paces) > 1 else next(iter(paces), (0, 0))
+
+
+def _timed(
+    loop: DeviceLoop, emits: Sequence[EdgePlan], streams: Sequence[Outgoing], rank: Rank, grain: int
+) -> Timed | None:
+    """The playback of what an iteration sends: to streams, or to the client."""
+    outputs = [loop.outputs[edge.source.port] for edge in emits if edge.target.kind == "out"]
+    played = [loop.nodes[out.use].seconds.get(out.port, 0.0) for out in outputs]
+    timed = [stream for stream in streams if stream.plan.seconds]
+    seconds = max([*played, *(stream.plan.seconds for stream in timed)], default=0.0)
+    if not seconds:
+        return None
+    passed_on = any(rank in stream.plan.consumers for stream in timed)
+    before = max((stream.sent * stream.plan.seconds for stream in timed), default=0.0)
+    return Timed(seconds, not passed_on, max(1, grain) * seconds, before)
 
 
 def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Mask | None], times: int) -> Any:

@@ -43,6 +43,16 @@ class LoopTable:
     """This rank's uses inside it."""
 
 
+class TimedPort(NamedTuple):
+    """A port fed by a stream whose items are played as they come."""
+
+    port: str
+    seconds: float
+    """Playback of an item."""
+    plays: bool
+    """As in `Timed`."""
+
+
 @dataclass(frozen=True, slots=True)
 class UseTable:
     plan: UsePlan
@@ -92,6 +102,8 @@ class UseTable:
     """The device loop to run instead of a call, if the use stands for one."""
     map: "MapTable | None" = None
     """The map to walk instead of a call, if the use stands for one."""
+    timed: "TimedPort | None" = None
+    """The port that reads what is played as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +241,20 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
             for state in (node.states.values() if node else use.states)
             if plan.states[state].scope == "iteration"
         ),
+        timed=_timed(plan, walk, use, outputs),
     )
+
+
+def _timed(plan: Plan, walk: WalkPlan, use: UsePlan, outputs: Sequence[EdgePlan]) -> TimedPort | None:
+    """The first timed stream of which this is the first use in the Walk, so that an item is counted once."""
+    fed = {e.target.index for e in outputs if e.target.kind == "stream"}
+    passed_on = any(plan.streams[i].seconds and use.rank in plan.streams[i].consumers for i in fed)
+    read = [e for e in walk.edges if e.source.kind == "stream" and plan.streams[e.source.index].seconds]
+    firsts = {e.source.index: e for e in sorted(read, key=lambda e: -e.target.use)}
+    mine = next((e for e in firsts.values() if e.target.use == use.index), None)
+    if mine is None:
+        return None
+    return TimedPort(mine.target.port, plan.streams[mine.source.index].seconds, not passed_on)
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from walkgraph.abi.calls import Call, ChunkInfo, Given, Scalar, StateKey, lacks
+from walkgraph.abi.calls import Call, ChunkInfo, Given, Scalar, StateKey, Timed, lacks
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
@@ -73,6 +73,7 @@ class Calls:
                 links=links,
                 given=self._given(walker, use, at) if links else (),
                 answered=bool(use.outputs or use.judges or use.decides),
+                timed=_timed(use, chunks) if use.timed is not None else None,
             ),
             use.node.task,
             use.asked,
@@ -143,6 +144,14 @@ class Calls:
             rank=self.rank,
         )
         return Lacking(error)
+
+
+def _timed(use: UseTable, chunks: Mapping[str, ChunkInfo]) -> Timed | None:
+    """The playback of the new items that a call reads."""
+    if use.timed is None or use.timed.port not in chunks:
+        return None
+    chunk = chunks[use.timed.port]
+    return Timed(max(0, chunk.valid - chunk.context) * use.timed.seconds, use.timed.plays)
 
 
 def no_value(error: Exception) -> ErrorInfo:

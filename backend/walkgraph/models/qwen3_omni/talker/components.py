@@ -44,6 +44,7 @@ COMPONENTS: tuple[Component, ...] = (
                 "tokens: int[1]",
                 optional=True,
                 description="the next token of the answer; if absent, the end of the answer, then padding",
+                seconds=0.08,  # one in every frame of speech
             ),
             port("frame", "embeddings: float[1, e]", optional=True, description="the last frame, or `begin`"),
         ),

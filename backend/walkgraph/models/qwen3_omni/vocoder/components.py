@@ -14,6 +14,7 @@ COMPONENTS: tuple[Component, ...] = (
                 "codes",
                 "codes: int[n, 16]",
                 description="a stream's next frames, in chunks of any size; its sound is the same however it is cut",
+                seconds=1920 / 24000,
             ),
         ),
         outputs=(port("waveform", "waveform: float[s]", description="the samples that these frames settle"),),

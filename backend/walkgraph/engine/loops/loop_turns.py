@@ -1,0 +1,99 @@
+"""Chooses the group that is launched next, and its rows, where some of the values are played as they come.
+
+A run that plays nothing yet, and one that playback is about to reach, go before runs that are ahead. These are left out
+of some launches, which a smaller batch makes shorter, and have half of their group's time at least.
+"""
+
+from collections.abc import Callable
+from math import ceil, inf
+
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
+from walkgraph.engine.loops.slot_admission import BatchGroups
+from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.engine.pacing.turns import (
+    FIRST_SECONDS,
+    NEAR_SECONDS,
+    Demand,
+    Shares,
+    chosen_rows,
+    leaves_time,
+)
+
+CALLS = "calls"
+"""Stands for batches of calls among the work that waits."""
+
+
+class LoopTurns:
+    def __init__(self, groups: BatchGroups, playbacks: Playbacks, clock: Callable[[], float]) -> None:
+        self._groups, self._playbacks, self._clock = groups, playbacks, clock
+        self._shares = Shares()
+        self._held = False
+        """A batch of calls waits for launches that are due."""
+
+    def next(self) -> BatchGroup | None:
+        """The group that is next: one that is owed its share, then the one that is due first, then the first in
+        turn."""
+        if not self._playbacks:
+            return self._groups.next()
+        ready, until = self._ready(), self._clock() + NEAR_SECONDS
+        if len(ready) < 2:
+            return next(iter(ready), None)
+
+        def place(group: BatchGroup) -> tuple[bool, float]:
+            due = min([due_of(run) for run in group.runs if run.wants])
+            return not self._shares.owed(group.key, group.seconds), due if due < until else inf
+
+        return min(ready, key=place)
+
+    def rows(self, group: BatchGroup) -> list[LoopRun]:
+        """The runs that its next launch may have."""
+        willing = [run for run in group.runs if run.wants]
+        if not self._playbacks or group.spans or len(willing) < 2:
+            return willing
+        dues = [due_of(run) for run in willing]
+        rows = chosen_rows(dues, self._clock() + NEAR_SECONDS, group.graphs.sizes)
+        group.apart += group.seconds_of(len(rows.chosen))
+        if not rows.some or group.apart > group.seconds_of(len(willing)):
+            group.apart = 0.0
+            return willing
+        return [willing[at] for at in rows.chosen]
+
+    def launched(self, group: BatchGroup, rows: int, iterations: int) -> None:
+        """Note a launch."""
+        if self._playbacks:
+            waiting = [one.key for one in self._ready()]
+            seconds = group.seconds_of(rows) * iterations
+            self._shares.launched(group.key, seconds, [*waiting, CALLS] if self._held else waiting)
+
+    def leaves_time(self, seconds: float) -> bool:
+        """True if a batch of calls may take the device for so long before the loops go on."""
+        self._held = bool(self._playbacks) and not (
+            leaves_time(self._demands(), seconds, self._clock()) or self._shares.owed(CALLS, seconds)
+        )
+        return not self._held
+
+    def _ready(self) -> list[BatchGroup]:
+        return [group for group in self._groups if any(run.wants for run in group.runs)]
+
+    def _demands(self) -> list[Demand]:
+        """What the loops must do, by when: a launch serves all runs that are due."""
+        found: list[Demand] = []
+        for group in self._groups:
+            lacking = [run for run in group.runs if run.wants and run.lacks > 0]
+            playing = [(one.due, run.lacks) for run in lacking if (one := run.playback) and one.began is not None]
+            seconds, done = group.seconds_of(len(lacking)), 0
+            for due, lacks in sorted(playing):
+                more = max(0, ceil(lacks) - done)
+                found.append(Demand(due, more * seconds))
+                done += more
+        return found
+
+
+def due_of(run: LoopRun) -> float:
+    """By when a run should make more: infinitely late if it is ahead, or not played."""
+    playback = run.playback
+    if playback is None:
+        return inf
+    if playback.began is None:
+        return run.call.ready_at + FIRST_SECONDS
+    return playback.due if run.lacks > 0 else inf

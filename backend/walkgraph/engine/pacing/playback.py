@@ -1,0 +1,74 @@
+"""How far a rank's runs are ahead of playback.
+
+Playback of a run begins when its first *timed* values leave the last timed stage on this rank, and goes on at their
+pace. Until it reaches the end of what has left, more must leave: that time is the run's deadline.
+
+    began                    now          due = began + position
+      |-------- played -------|--- ahead ---|                      the client's sound
+      |-- handed on by the last stage ------|--- next chunk --|    what the stages before it must make until then
+"""
+
+from collections.abc import Callable
+
+
+class Playback:
+    """The playback of one run."""
+
+    __slots__ = ("began", "chunk", "position")
+
+    def __init__(self) -> None:
+        self.began: float | None = None
+        """When its first values left; None before."""
+        self.position = 0.0
+        """Seconds of playback that have left."""
+        self.chunk = 0.0
+        """The most seconds that a stage hands on together: the next values leave only when so much more is made."""
+
+    @property
+    def due(self) -> float:
+        """When playback reaches the end of what has left. Only once it has begun."""
+        return (self.began or 0.0) + self.position
+
+    def lacks(self, made: float) -> float:
+        """Seconds of playback that a stage which has made so many must add before more can leave; 0 if none."""
+        return max(0.0, self.position + self.chunk - made)
+
+
+class Playbacks:
+    """The playbacks of a rank's runs."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._runs: dict[str, Playback] = {}
+        self.underruns = 0
+        """How often values left after playback had reached the end of those before."""
+        self.late = 0.0
+        """Seconds by which they were late, in all."""
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def of(self, run: str, chunk: float = 0.0) -> Playback:
+        """The playback of a run, one of whose stages hands on `chunk` seconds together."""
+        found = self._runs.get(run)
+        if found is None:
+            found = self._runs[run] = Playback()
+        found.chunk = max(found.chunk, chunk)
+        return found
+
+    def left(self, run: str, seconds: float) -> None:
+        """Note that so many seconds of playback leave now."""
+        if seconds <= 0:
+            return
+        one, now = self.of(run), self._clock()
+        if one.began is None:
+            one.began = now
+        elif now > one.due:
+            # Playback stopped, and goes on now.
+            self.underruns += 1
+            self.late += now - one.due
+            one.began += now - one.due
+        one.position += seconds
+
+    def forget(self, run: str) -> None:
+        self._runs.pop(run, None)

@@ -1,0 +1,128 @@
+"""What is played as it comes: deadlines, shares and rows by themselves, without an engine."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+
+import pytest
+
+from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.engine.pacing.turns import SHARE, Demand, Shares, StepTimes, chosen_rows, leaves_time
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def kept(order: tuple[Demand, ...], start: float) -> bool:
+    at = start
+    for demand in order:
+        at += demand.seconds
+        if at > demand.due:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_other_work_goes_first_exactly_where_some_order_keeps_all_deadlines_after_it(seed: int) -> None:
+    draw = random.Random(seed)
+    demands = [Demand(draw.uniform(1, 12), draw.uniform(0, 3)) for _ in range(draw.randrange(1, 6))]
+    seconds, now = draw.uniform(0, 4), draw.uniform(0, 1)
+    assert leaves_time(demands, seconds, now) == any(kept(order, now + seconds) for order in permutations(demands))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_device_keeps_every_deadline_that_some_order_keeps(seed: int) -> None:
+    """Work without deadlines fills the time between, and never breaks one."""
+    draw = random.Random(seed)
+    waiting = [Demand(draw.uniform(1, 20), draw.uniform(0.1, 3)) for _ in range(6)]
+    feasible = kept(tuple(sorted(waiting)), 0.0)
+    now = 0.0
+    while waiting:
+        other = draw.uniform(0.1, 2)
+        if leaves_time(waiting, other, now):
+            now += other
+            continue
+        first = min(waiting)
+        waiting.remove(first)
+        now += first.seconds
+        assert now <= first.due or not feasible
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_waits_gets_its_share_whatever_is_chosen_before_it(seed: int) -> None:
+    draw = random.Random(seed)
+    work = {name: draw.uniform(0.001, 0.05) for name in "abcd"}
+    shares, waited = Shares(), dict.fromkeys(work, 0.0)
+    for _ in range(2000):
+        owed = [name for name in work if shares.owed(name, work[name])]
+        # Otherwise the rest is as unfair as can be.
+        name = max(owed, key=lambda one: shares.passed(one) / work[one]) if owed else "a"
+        shares.launched(name, work[name], work)
+        for other in work:
+            waited[other] = 0.0 if other == name else waited[other] + work[name]
+            bound = work[other] * (1 / SHARE - 1) + sum(work.values()) * len(work)
+            assert waited[other] <= bound
+
+
+def test_what_is_no_longer_ready_waits_for_nothing() -> None:
+    shares = Shares()
+    shares.launched("a", 1.0, ["a", "b"])
+    assert shares.owed("b", 0.1)
+    shares.launched("a", 1.0, ["a"])
+    assert not shares.owed("b", 0.1)
+
+
+def test_launches_that_waited_for_others_change_a_step_s_time_little() -> None:
+    times = StepTimes()
+    assert times.of("x") == 0
+    for seconds in (0.010, 0.010, 0.050, 0.010):
+        times.note("x", seconds)
+    assert 0.010 <= times.of("x") < 0.013
+    times.note("x", 0.004)
+    assert times.of("x") < 0.009
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_near_rows_go_alone_only_in_a_smaller_batch_which_is_filled_up(seed: int) -> None:
+    draw = random.Random(seed)
+    dues = [draw.uniform(0, 2) for _ in range(draw.randrange(1, 33))]
+    sizes, until = (1, 2, 4, 8, 16, 32), draw.uniform(0, 2)
+    rows = chosen_rows(dues, until, sizes)
+    near = {at for at, due in enumerate(dues) if due < until}
+    assert near <= set(rows.chosen)
+    assert len(set(rows.chosen)) == len(rows.chosen)
+    if rows.some:
+        assert len(rows.chosen) in sizes
+        assert max(dues[at] for at in rows.chosen) <= min(d for at, d in enumerate(dues) if at not in rows.chosen)
+        assert len(rows.chosen) < 2 * len(near) or len(near) == 1
+    else:
+        assert len(rows.chosen) == len(dues)
+
+
+def test_playback_stops_where_nothing_more_has_left_and_goes_on_with_the_next() -> None:
+    clock = Clock()
+    runs = Playbacks(clock)
+    one = runs.of("a", chunk=2.0)
+    assert one.began is None
+    assert one.lacks(0.0) == 2.0
+    clock.now = 1.0
+    runs.left("a", 0.4)
+    assert one.due == pytest.approx(1.4)
+    assert one.lacks(0.4) == pytest.approx(2.0)
+    assert one.lacks(3.0) == 0.0
+    clock.now = 1.3
+    runs.left("a", 2.0)
+    assert runs.underruns == 0
+    assert one.due == pytest.approx(3.4)
+    clock.now = 4.0
+    runs.left("a", 2.0)
+    assert runs.underruns == 1
+    assert runs.late == pytest.approx(0.6)
+    assert one.due == pytest.approx(6.0)
+    runs.forget("a")
+    assert not runs
