@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from walkgraph.abi.calls import Scalar, StateKey
+from walkgraph.abi.calls import Scalar, StateKey, Timed
 from walkgraph.engine.loops.spec import (
     Channel,
     ChannelPort,
@@ -21,6 +21,9 @@ from walkgraph.engine.loops.spec import (
     Place,
     state_name,
 )
+
+TIMED = (None, Timed(0.02, chunk=0.1), Timed(0.5, chunk=1.0), Timed(0.5, plays=False, chunk=1.0))
+"""Loops that are not played as they come, that are near their deadlines, and that are ahead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
+        ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),
     ],
 )

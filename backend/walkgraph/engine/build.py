@@ -18,7 +18,7 @@ from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.clocks import Stopwatch
-from walkgraph.engine.failures import is_memory
+from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.limits import StateLimits
@@ -139,8 +139,7 @@ class EngineBuilder:
         except Exception as raised:
             if not is_memory(raised):
                 raise
-            message = f"rank {self._here.rank} has too little memory for its nodes; place fewer on it"
-            raise Refused(message) from raised
+            raise Refused(too_little(self._here, "for its nodes")) from raised
         parts.nodes.update(nodes)
         parts.states.pools.add(pools)
 

@@ -17,6 +17,8 @@ from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorCode, ErrorInfo
+from walkgraph.placement.capacity.budget import show_bytes
+from walkgraph.placement.tables import RankPlan
 
 _log = logging.getLogger(__name__)
 
@@ -127,3 +129,15 @@ def is_memory(raised: Exception) -> bool:
     # Torch's CPU allocator raises a plain RuntimeError: only its name in the message distinguishes it.
     allocator = isinstance(raised, RuntimeError) and "DefaultCPUAllocator" in str(raised)
     return allocator or isinstance(raised, (MemoryError, torch.OutOfMemoryError))
+
+
+def too_little(here: RankPlan, what: str) -> str:
+    """What a person can do if a rank's memory ran out while it loaded."""
+    total = sum(size for _, size in here.budget)
+    if 2 * here.kv_bytes <= total:
+        return f"rank {here.rank} has too little memory {what}; place fewer on it"
+    caches = show_bytes(here.kv_bytes)
+    return (
+        f"rank {here.rank} has too little memory {what} beside its caches, which take {caches} of its "
+        f"{show_bytes(total)}; give its groups less `memory`, which leaves more beside them"
+    )

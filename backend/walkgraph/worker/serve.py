@@ -16,8 +16,8 @@ import torch
 
 from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.failures import is_memory
-from walkgraph.engine.load import KeptOperators
+from walkgraph.engine.failures import is_memory, too_little
+from walkgraph.engine.load import KeptOperators, rank_plan
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
@@ -201,7 +201,7 @@ def _load(engine: Engine, loops: Iterable[LoopCall], order: m.Load, rank: Rank, 
     except Exception as raised:
         if not is_memory(raised):
             raise
-        message = f"rank {rank} has too little memory to load; place fewer nodes on it"
+        message = too_little(rank_plan(order.plan, rank), "to load")
         info = ErrorInfo(code="out_of_memory", message=message, rank=rank)
         _send(conductor, m.LoadFailed(rank=rank, error=info, number=order.number))
         return False

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.loop_calls import WrittenUse, written
-from walkgraph.abi.calls import Timed
+from tests.support.loop_calls import TIMED, WrittenUse, written
 from walkgraph.engine.loops.launch import DEPTH
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
@@ -226,14 +225,11 @@ def call_of(draw: random.Random, run: str, ready: float) -> LoopCall:
     use = WrittenUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0, name="u")
     outputs = tuple(LoopOutput(kind, 0, "y", kind) for kind in ("each", "last", "collect"))
     times = draw.randrange(1, 20)
-    call = written(
+    return written(
         run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=times, until=(0, "stop"),
         outputs=outputs, grain=draw.randrange(4), allowed=draw.choice([None, None, draw.randrange(times)]),
-        priority=draw.choice([0, 0, 0, 3]), ready_at=ready,
+        priority=draw.choice([0, 0, 0, 3]), ready_at=ready, timed=draw.choice(TIMED),
     )  # fmt: skip
-    # The clock goes on by 10 ms whenever it is read, so that some are near their deadlines, and others ahead.
-    call.timed = draw.choice([None, Timed(0.02, True, 0.1), Timed(0.5, draw.random() < 0.5, 1.0)])
-    return call
 
 
 def plan_of(draw: random.Random, keys: int) -> Plan:

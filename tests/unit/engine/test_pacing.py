@@ -63,9 +63,9 @@ def test_what_waits_gets_its_share_whatever_is_chosen_before_it(seed: int) -> No
         # Otherwise the rest is as unfair as can be.
         name = max(owed, key=lambda one: shares.passed(one) / work[one]) if owed else "a"
         shares.launched(name, work[name], work)
-        for other in work:
+        for other, seconds in work.items():
             waited[other] = 0.0 if other == name else waited[other] + work[name]
-            bound = work[other] * (1 / SHARE - 1) + sum(work.values()) * len(work)
+            bound = seconds * (1 / SHARE - 1) + sum(work.values()) * len(work)
             assert waited[other] <= bound
 
 

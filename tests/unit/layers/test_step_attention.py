@@ -9,7 +9,15 @@ from torch.nn import functional as F
 
 from walkgraph.abi.step import PagedRows
 from walkgraph.layers.attention.dense_attention import dense_attention
-from walkgraph.layers.attention.step_attention import step_attention, supported
+from walkgraph.layers.attention.step_attention import (
+    MOST_NUMBERS,
+    in_parts,
+    parted_rows,
+    plain,
+    step_attention,
+    supported,
+)
+from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.rope import NeoxRope, rotate
 
 torch.set_num_threads(1)
@@ -78,6 +86,26 @@ def test_ragged_rows_equal_dense_attention_of_each_alone(heads: int, groups: int
     others[written] = False
     assert torch.equal(it.k[others], before[0][others])
     assert torch.equal(it.v[others], before[1][others])
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_a_batch_in_parts_equals_the_whole_batch(count: int) -> None:
+    it = case([0, 1, 15, 16, 17, 33, 47, 3], [4, 0, 3, 1, 2, 6], 6, 2, 8)
+    step = StepArguments(it.qkv, it.k, it.v, it.rows, it.frequencies, 6)
+    other = step._replace(slot_k=it.k.clone(), slot_v=it.v.clone())
+    torch.testing.assert_close(in_parts(step, count), plain(other))
+    assert torch.equal(step.slot_k, other.slot_k)
+    assert torch.equal(step.slot_v, other.slot_v)
+
+
+def test_long_page_tables_are_read_by_few_rows_at_once() -> None:
+    """A tiny model whose heads no kernel serves, with room for 65,536 tokens in each row."""
+    pages = torch.zeros(33, 4096, dtype=torch.int32)
+    rows = PagedRows(torch.arange(32), pages, torch.zeros(33), torch.zeros(33))
+    step = StepArguments(torch.zeros(32, 128), torch.zeros(16, 2, 16), torch.zeros(16, 2, 16), rows, torch.ones(8), 4)
+    assert parted_rows(step) * 65536 * 4 * 16 <= MOST_NUMBERS
+    assert parted_rows(step) == 4
+    assert parted_rows(step, most=1) == 1
 
 
 def test_padding_rows_change_nothing_for_the_others() -> None:

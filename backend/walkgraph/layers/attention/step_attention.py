@@ -19,10 +19,12 @@ from walkgraph.layers.rope import Rotation, rotate
 _HEAD_DIMS = (64, 128, 256)
 _GROUPS = 16
 """The most query heads per key head; they fill the kernel's smallest product."""
+MOST_NUMBERS = 1 << 24
+"""The most numbers of keys that the plain form expands at once: 64 MiB in float32, as much for the values."""
 
 
-class _OneRow(NamedTuple):
-    """`Rows` of a batch of one."""
+class _SomeRows(NamedTuple):
+    """`StepRows` of a part of a batch."""
 
     rows: Tensor
     pages: Tensor
@@ -59,7 +61,8 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
     """
     step = StepArguments(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):
-        return _one_by_one(step) if is_batch_invariant() else plain(step)
+        together = parted_rows(step) if qkv.is_cuda else len(qkv)
+        return in_parts(step, 1 if is_batch_invariant() else together)
     from walkgraph.layers.kernels.step_attention import launch
 
     return launch(step)
@@ -77,15 +80,24 @@ def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
     )
 
 
-def _one_by_one(step: StepArguments) -> Tensor:
-    """`plain` for every row alone, so a row's sums depend on its own length and not on the batch."""
-    tables = step.rows
+def parted_rows(step: StepArguments, most: int = MOST_NUMBERS) -> int:
+    """The rows that `plain` may serve at once, so that it expands at most so many numbers of keys: on a device it reads
+    all that a row's pages could hold, which for a whole batch would be gigabytes beside a tiny model."""
+    _, width = step.slot_k.shape[1:]
+    return max(1, most // (step.rows.pages.shape[1] * step.page * step.heads * width))
 
-    def one(b: int) -> StepArguments:
-        rows = _OneRow(tables.rows[b : b + 1], tables.pages, tables.lengths, tables.positions)
-        return step._replace(qkv=step.qkv[b : b + 1], rows=rows)
 
-    return torch.cat([plain(one(b)) for b in range(step.qkv.shape[0])])
+def in_parts(step: StepArguments, count: int) -> Tensor:
+    """`plain` for so many rows at a time. With one, a row's sums depend on its own length and not on the batch."""
+    total, tables = step.qkv.shape[0], step.rows
+    if total <= count:
+        return plain(step)
+
+    def part(at: int) -> StepArguments:
+        rows = _SomeRows(tables.rows[at : at + count], tables.pages, tables.lengths, tables.positions)
+        return step._replace(qkv=step.qkv[at : at + count], rows=rows)
+
+    return torch.cat([plain(part(at)) for at in range(0, total, count)])
 
 
 def plain(step: StepArguments) -> Tensor:
