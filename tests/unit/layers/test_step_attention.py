@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.step import PagedRows
 from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.attention.step_attention import (
     MOST_NUMBERS,
     in_parts,
@@ -17,7 +18,6 @@ from walkgraph.layers.attention.step_attention import (
     step_attention,
     supported,
 )
-from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.rope import NeoxRope, rotate
 
 torch.set_num_threads(1)
