@@ -3,7 +3,7 @@ without.
 
 The schedulers of loops and calls are the engine's; the device takes the seconds that it is given. A client's question
 is read (a prompt of 100 tokens), its answer written (100 tokens) and spoken (375 frames of 80 ms, one word a frame),
-and frames become sound in chunks of 25, the first of 5. The client asks again when it has all of it. Beside them,
+and frames become sound in chunks, the first of 5 frames. The client asks again when it has all of it. Beside them,
 prompts of clients who only read may keep the device busy.
 """
 
@@ -20,15 +20,15 @@ from _common import show, spread, write
 from walkgraph.abi.calls import Call, Outputs, Timed
 from walkgraph.engine.calls.schedule import MIX, Schedule
 from walkgraph.engine.device.marks import Mark
-from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput, LoopSpec, StreamItems
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.engine.pacing.turns import StepTimes
 from walkgraph.errors import ErrorInfo
 
-FRAME, FIRST, CHUNK = 0.08, 5, 25
-"""Seconds of a frame, frames of the first chunk and of the others."""
+FRAME, FIRST = 0.08, 5
+"""Seconds of a frame, and frames of the first chunk."""
 SIZES = (1, 2, 4, 8, 16, 32)
 PROMPT, ROWS = 100, 512
 """Rows of a prompt, and the most in a batch beside loops."""
@@ -229,6 +229,7 @@ class World:
     deadlines: bool
     readers: float = 0.0
     """Prompts a second of clients who only read."""
+    chunk: int = 25
     words: int = 100
     frames: int = 375
     clock: Clock = field(default_factory=Clock)
@@ -249,7 +250,8 @@ class World:
     def run(self, seconds: float) -> None:
         while self.clock.now < seconds:
             self._arrive()
-            self._step()
+            while self._step():
+                pass
             self.clock.now = self._next()
 
     def _next(self) -> float:
@@ -274,30 +276,34 @@ class World:
 
     def _loop(self, run: str, loop: str, times: int, allowed: int | None, timed: Timed) -> None:
         spec = LoopSpec("answer", LOOPS.index(loop), loop, (), None, (LoopOutput("each", 0, "y", "each"),))
-        grain, offset = (CHUNK, CHUNK - FIRST) if loop == "talker" else (1, 0)
+        grain, offset = (self.chunk, self.chunk - FIRST) if loop == "talker" else (1, 0)
         call = LoopCall(spec, run, 0, (), times, (), {}, {}, allowed=allowed, ready_at=self.clock.now)
         call.grain, call.offset, call.timed = grain, offset, timed if self.deadlines else None
         self.loops.add(call)
 
     # ── the engine's step ──
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """Launch what can be, and take what is done; False if nothing was."""
+        some = False
         while True:
             batch = self._batch()
             stepped = self.loops.launch()
+            beside = self._beside()
             self.since = 0 if stepped else self.since + batch
-            if not (stepped or batch or self._beside()):
+            if not (stepped or batch or beside):
                 break
+            some = True
         while self.flight and self.flight[0][0].query():
             _, node, calls, began = self.flight.popleft()
             self.times.note(node, self.clock.now - began)
+            some = True
             self._called(node, calls)
         for event in self.loops.collect(wait=False):
-            match event:
-                case Items():
-                    self._given(event)
-                case LoopDone():
-                    pass
+            some = True
+            if isinstance(event, Items):
+                self._given(event)
+        return some
 
     def _batch(self) -> bool:
         running = self.loops.running
@@ -305,7 +311,7 @@ class World:
         if not self.calls or turns >= TURNS or not MIX.may(running, self.since):
             return False
         first = self.calls.first(lambda key: key == "prompt")
-        if first is None or not self.loops.leaves_time(self.times.of("prompt")):
+        if first is None or not self.loops.leaves_time((1 + turns) * self.times.of("prompt")):
             return False
         return self._launch("prompt", MIX.rows(running), lambda count: self.costs.prompts)
 
@@ -331,7 +337,7 @@ class World:
                 continue
             if node == "prompt":
                 self._loop(call.run, "thinker", self.words, None, Timed(FRAME, False, FRAME))
-                self._loop(call.run, "talker", self.frames, 0, Timed(FRAME, False, CHUNK * FRAME))
+                self._loop(call.run, "talker", self.frames, 0, Timed(FRAME, False, self.chunk * FRAME))
                 continue
             frames = call.seed
             answer.take(frames, self.clock.now)
@@ -358,20 +364,23 @@ class World:
 
     def _chunks(self, answer: Answer) -> Iterator[int]:
         while answer.sent < answer.frames:
-            size = min(CHUNK if answer.sent else FIRST, self.frames - answer.sent)
+            size = min(self.chunk if answer.sent else FIRST, self.frames - answer.sent)
             if answer.frames - answer.sent < size:
                 return
             answer.sent += size
             yield size
 
 
-def measured(clients: int, costs: Costs, *, deadlines: bool, readers: float, seconds: float) -> dict[str, Any]:
-    world = World(clients, costs, deadlines, readers)
+def measured(
+    clients: int, costs: Costs, *, deadlines: bool, readers: float, seconds: float, chunk: int = 25
+) -> dict[str, Any]:
+    world = World(clients, costs, deadlines, readers, chunk)
     world.run(seconds)
     answers = [*world.done, *(one for one in world.open.values() if one.heard)]
     first = spread([one.first - one.asked for one in answers], 1e3)
     heard = sum(one.heard for one in answers) * FRAME
     return {
+        "chunk": chunk,
         "clients": clients,
         "readers": readers,
         "deadlines": deadlines,
@@ -388,7 +397,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 32])
     parser.add_argument("--readers", type=float, nargs="+", default=[0, 15], help="prompts of 512 rows a second")
-    parser.add_argument("--seconds", type=float, default=60, help="simulated seconds of each row")
+    parser.add_argument("--chunks", type=int, nargs="+", default=[25, 10], help="frames of a chunk after the first")
+    parser.add_argument("--seconds", type=float, default=10, help="simulated seconds of each row")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--check", action="store_true", help="a few seconds, and nothing is written")
     args = parser.parse_args()
@@ -396,7 +406,8 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {}
     for name, costs in (("by rows", Costs()), ("flat", FLAT)):
         found[name] = [
-            measured(clients, costs, deadlines=deadlines, readers=readers, seconds=seconds)
+            measured(clients, costs, deadlines=deadlines, readers=readers, seconds=seconds, chunk=chunk)
+            for chunk in args.chunks
             for readers in args.readers
             for clients in ([2] if args.check else args.clients)
             for deadlines in (False, True)

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from walkgraph.engine.pacing.playback import Playbacks
-from walkgraph.engine.pacing.turns import SHARE, Demand, Shares, StepTimes, chosen_rows, leaves_time
+from walkgraph.engine.pacing.turns import SHARE, DueWork, Shares, StepTimes, chosen_rows, leaves_time
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-def kept(order: tuple[Demand, ...], start: float) -> bool:
+def kept(order: tuple[DueWork, ...], start: float) -> bool:
     at = start
     for demand in order:
         at += demand.seconds
@@ -30,7 +30,7 @@ def kept(order: tuple[Demand, ...], start: float) -> bool:
 @pytest.mark.parametrize("seed", range(60))
 def test_other_work_goes_first_exactly_where_some_order_keeps_all_deadlines_after_it(seed: int) -> None:
     draw = random.Random(seed)
-    demands = [Demand(draw.uniform(1, 12), draw.uniform(0, 3)) for _ in range(draw.randrange(1, 6))]
+    demands = [DueWork(draw.uniform(1, 12), draw.uniform(0, 3)) for _ in range(draw.randrange(1, 6))]
     seconds, now = draw.uniform(0, 4), draw.uniform(0, 1)
     assert leaves_time(demands, seconds, now) == any(kept(order, now + seconds) for order in permutations(demands))
 
@@ -39,7 +39,7 @@ def test_other_work_goes_first_exactly_where_some_order_keeps_all_deadlines_afte
 def test_a_device_keeps_every_deadline_that_some_order_keeps(seed: int) -> None:
     """Work without deadlines fills the time between, and never breaks one."""
     draw = random.Random(seed)
-    waiting = [Demand(draw.uniform(1, 20), draw.uniform(0.1, 3)) for _ in range(6)]
+    waiting = [DueWork(draw.uniform(1, 20), draw.uniform(0.1, 3)) for _ in range(6)]
     feasible = kept(tuple(sorted(waiting)), 0.0)
     now = 0.0
     while waiting:

@@ -146,9 +146,10 @@ class CallScheduler:
         return True
 
     def _may_wait(self, leaves_time: Callable[[float], bool]) -> bool:
-        """True if the loops may wait for the batch that is next in turn."""
+        """True if the loops may wait for the batch that is next in turn, and for those ahead of it."""
         first = self._schedule.first(_in_turn) if self._playbacks else None
-        return first is None or leaves_time(self._times.of(first.node))
+        ahead = [batch.calls[0].node for batch in self.in_flight.turns]
+        return first is None or leaves_time(sum(map(self._times.of, ahead), self._times.of(first.node)))
 
     def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
         if calls[0].links:

@@ -13,7 +13,8 @@ from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.engine.pacing.turns import (
     FIRST_SECONDS,
     NEAR_SECONDS,
-    Demand,
+    SPARE_SECONDS,
+    DueWork,
     Shares,
     chosen_rows,
     leaves_time,
@@ -68,23 +69,23 @@ class LoopTurns:
     def leaves_time(self, seconds: float) -> bool:
         """True if a batch of calls may take the device for so long before the loops go on."""
         self._held = bool(self._playbacks) and not (
-            leaves_time(self._demands(), seconds, self._clock()) or self._shares.owed(CALLS, seconds)
+            leaves_time(self._demands(), seconds + SPARE_SECONDS, self._clock()) or self._shares.owed(CALLS, seconds)
         )
         return not self._held
 
     def _ready(self) -> list[BatchGroup]:
         return [group for group in self._groups if any(run.wants for run in group.runs)]
 
-    def _demands(self) -> list[Demand]:
+    def _demands(self) -> list[DueWork]:
         """What the loops must do, by when: a launch serves all runs that are due."""
-        found: list[Demand] = []
+        found: list[DueWork] = []
         for group in self._groups:
             lacking = [run for run in group.runs if run.wants and run.lacks > 0]
             playing = [(one.due, run.lacks) for run in lacking if (one := run.playback) and one.began is not None]
             seconds, done = group.seconds_of(len(lacking)), 0
             for due, lacks in sorted(playing):
                 more = max(0, ceil(lacks) - done)
-                found.append(Demand(due, more * seconds))
+                found.append(DueWork(due, more * seconds))
                 done += more
         return found
 

@@ -14,13 +14,15 @@ NEAR_SECONDS = 0.5
 this."""
 FIRST_SECONDS = 0.25
 """Time within which a run that plays nothing yet should."""
+SPARE_SECONDS = 0.03
+"""Time that is kept free before a deadline, for what follows the loops: a vocoder, copies, the host."""
 SHARE = 0.25
 """The least share of the device's time that waiting work gets."""
 SLOWER, FASTER = 0.1, 0.5
 """How much a longer and a shorter measurement count: a launch that waited for others looks longer than it is."""
 
 
-class Demand(NamedTuple):
+class DueWork(NamedTuple):
     """Work with a deadline."""
 
     due: float
@@ -28,7 +30,7 @@ class Demand(NamedTuple):
     """Time that it takes the device."""
 
 
-def leaves_time(demands: Iterable[Demand], seconds: float, now: float) -> bool:
+def leaves_time(demands: Iterable[DueWork], seconds: float, now: float) -> bool:
     """True if other work may take the device for so long, and all deadlines can be kept after it."""
     at = now + seconds
     for demand in sorted(demands):
