@@ -39,10 +39,12 @@ class Here:
         raise self.raised
 
 
-def loaded(raised: Exception) -> tuple[bool, list[Any]]:
-    desk, here = Desk(), Here(raised)
+def loaded(raised: Exception, caches: int = 1) -> tuple[bool, list[Any]]:
+    """`caches`: GiB of the rank's 10 that they take."""
+    desk, here, nodes = Desk(), Here(raised), (10 - caches) << 30
     going: Any = serve._load
-    order: Any = SimpleNamespace(number=0)
+    rank = SimpleNamespace(rank=0, kv_bytes=caches << 30, budget=(("weights a", nodes), ("kv main", caches << 30)))
+    order: Any = SimpleNamespace(number=0, plan=SimpleNamespace(ranks=[rank]))
     return going(here, here.loops(), order, Rank(0), desk), desk.heard
 
 
@@ -52,6 +54,13 @@ def test_a_rank_that_runs_out_of_memory_while_it_captures_says_so(raised: Except
     assert not ready
     assert [type(message) for message in heard] == [m.Progress, m.LoadFailed]
     assert heard[-1].error.code == "out_of_memory"
+    assert "place fewer" in heard[-1].error.message
+
+
+def test_a_rank_whose_caches_leave_no_room_says_to_give_it_less_memory() -> None:
+    _, heard = loaded(MemoryError(), caches=9)
+    message = heard[-1].error.message
+    assert "caches, which take 9.0 GiB of its 10.0 GiB; give its groups less `memory`" in message
 
 
 def test_what_is_wrong_with_the_code_is_raised() -> None:
