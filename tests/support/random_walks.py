@@ -11,6 +11,7 @@ from walkgraph.simulation.reference.random_walks import (
     OUTPUTS,
     PARAMS,
     PORTS,
+    REASONS,
     RESIDENT,
     followed_graph,
     mix,
@@ -18,7 +19,7 @@ from walkgraph.simulation.reference.random_walks import (
     random_graph,
 )
 
-__all__ = ["CATALOGUE", "OUTPUTS", "PARAMS", "PORTS", "RESIDENT", "followed", "graphs", "mix", "plain"]
+__all__ = ["CATALOGUE", "OUTPUTS", "PARAMS", "PORTS", "REASONS", "RESIDENT", "followed", "graphs", "mix", "plain"]
 
 T = TypeVar("T")
 

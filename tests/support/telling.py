@@ -153,7 +153,7 @@ def loop_ended(
         step=0,
         iteration=(),
         iterations=iterations,
-        reason="times",
+        reason="bound",
         at=at,
         work=work,
     )

@@ -51,7 +51,7 @@ def trace(seed: int, *, ranks: int = 3, batches: int = 12, folded: bool = False,
         "blocks": Blocks(**_columns(rows)),
         "hops": Hops(**_columns(sorted(hops, key=lambda hop: hop["sent"]))),
         "counters": Counters(**_columns(counters)),
-        "loops": (LoopEnd(rank=0, walk="decode", loop="generate", iteration=(), iterations=9, reason="until", at=end),),
+        "loops": (LoopEnd(rank=0, walk="decode", loop="generate", iteration=(), iterations=9, reason="stop", at=end),),
     }
     return Trace(**{**known, **fields})
 

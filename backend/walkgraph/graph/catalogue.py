@@ -199,6 +199,9 @@ class Component:
     is `pure`."""
     resident: bool = False
     """Its operator has a `step`, so loops of such components may run whole on the device."""
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Flag that may end a loop -> flags that say why, if it was not the usual end: the loop's end has the name of the
+    first one that is true."""
     itemwise: tuple[str, ...] = ()
     """Optional inputs `int[1]` that its step takes from a stream too, one item an iteration; -1 once that has ended."""
     task: bool = False

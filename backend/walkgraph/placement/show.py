@@ -104,9 +104,15 @@ def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:
         return f"up to `{loop.times}` items of {head.name.partition(':')[2]}, counted on {_ranks((head.rank,))}"
     if loop.stream is not None:
         return f"until stream `{plan.streams[loop.stream].name}` ends"
-    ends = " or ".join(f"{walk.uses[use].name}.{port}" for use, port in loop.endings)
+    ends = " or ".join(_ending(plan, walk, use, port) for use, port in loop.endings)
     until = f", until {ends}" if ends else ""
     return f"`{loop.times}` times{until}"
+
+
+def _ending(plan: Plan, walk: WalkPlan, index: int, port: str) -> str:
+    use = walk.uses[index]
+    reasons = plan.nodes[use.node].reasons.get(port, ()) if use.op == "call" else ()
+    return f"{use.name}.{port}" + (f" (may be {' or '.join(reasons)})" if reasons else "")
 
 
 def _source(walk: WalkPlan, edge: EdgePlan) -> str:

@@ -39,6 +39,8 @@ LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 client through the conductor."""
 Gather = Literal["stack", "join", "list"]
 """The form in which `collect` gives the values: tensors stacked, or end to end and texts joined, or a list."""
+STOP, BOUND = "stop", "bound"
+"""Reasons for which a loop ends: its `until`, its `times`. Others are flags (`NodePlan.reasons`)."""
 Op = Literal["call", "fork", "export", "import", "loop", "choose", "map"]
 Branch = tuple[int, int]
 """A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
@@ -75,6 +77,8 @@ class NodePlan(Table, frozen=True):
     """Output port -> playback of a value, for those that are played as they come."""
     kept: Literal["", "own", "shared"] = ""
     """Its outputs are kept by content, for runs of the same owner or for all."""
+    reasons: dict[str, tuple[str, ...]] = {}
+    """Flag that may end a loop -> flags that say why."""
     task: str = ""
     """`graph/task` if the node calls a task, and the component's name if it calls a server outside: its rank asks the
     conductor instead of an operator."""

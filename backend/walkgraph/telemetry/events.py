@@ -195,7 +195,8 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
     iteration: tuple[int, ...]
     """Indices of the enclosing loops."""
     iterations: int
-    reason: Literal["times", "until", "error"]
+    reason: str
+    """`stop`: its `until`. `bound`: its count. `error`. Otherwise the flag that named the end."""
     at: float
     work: LoopWork | None = None
     """On `summary`; on `full` its launches have reported the work."""

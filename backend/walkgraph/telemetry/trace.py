@@ -101,7 +101,7 @@ class LoopEnd(msgspec.Struct, frozen=True, kw_only=True):
     loop: str
     iteration: tuple[int, ...]
     iterations: int
-    reason: Literal["times", "until", "error"]
+    reason: str
     at: int
 
 

@@ -159,8 +159,8 @@ class LoopEnd(Message, frozen=True, tag="loop_end"):
     loop: str
     iterations: int
     """Iterations summed over all entries of the loop."""
-    stopped: bool
-    """True if the last entry ended by its `until`, not by its count."""
+    reason: str
+    """Of its last entry. `stop`: its `until`. `bound`: its count. Otherwise the flag that named the end."""
 
 
 class Finished(Message, frozen=True, tag="finished"):

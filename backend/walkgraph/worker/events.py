@@ -10,6 +10,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import BOUND
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
 from walkgraph.wire.watching import Gate, Tap, Watch
 
@@ -95,8 +96,8 @@ class CallDone:
     """Seconds from ready to launched."""
     iterations: int = 1
     """Iterations, if it was a loop."""
-    stopped: bool = False
-    """True if the `until` of a loop ended it."""
+    reason: str = BOUND
+    """Why a loop ended."""
     read: int = 0
     """Tokens that a call added to the states of its run."""
     found: int = 0
@@ -105,6 +106,11 @@ class CallDone:
     """The call was not made: its outputs are those of an earlier one."""
     links: tuple[float, ...] = ()
     """Seconds of each call of a chain that was made."""
+
+    @property
+    def stopped(self) -> bool:
+        """True if the `until` of a loop ended it."""
+        return self.reason != BOUND
 
 
 @dataclass(frozen=True, slots=True)

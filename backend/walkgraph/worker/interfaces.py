@@ -135,4 +135,4 @@ def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:
         read, found = done.read.tokens, done.read.found
         how = done.outputs, done.error, done.busy, done.queued
         return CallDone(ref, *how, read=read, found=found, kept=done.kept, links=done.links)
-    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)
+    return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.reason)

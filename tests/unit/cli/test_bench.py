@@ -36,7 +36,7 @@ SHAPES = {"id": "shapes", "graph": "shapes", "placement": "default", "digest": "
 USAGE = {
     "read": 5,
     "cached_tokens": 2,
-    "loops": [{"walk": "decode", "loop": "tokens", "iterations": 3, "stopped": True}],
+    "loops": [{"walk": "decode", "loop": "tokens", "iterations": 3, "reason": "stop"}],
 }
 
 

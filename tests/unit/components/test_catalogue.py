@@ -13,6 +13,7 @@ from walkgraph.components import catalogue, families, gather
 from walkgraph.errors import Conflict
 from walkgraph.graph.catalogue import Category, Component, Palette, Param
 from walkgraph.placement.sizes import TOKENIZER
+from walkgraph.placement.tables import BOUND, STOP
 
 EACH = pytest.mark.parametrize("component", catalogue().values(), ids=list(catalogue()))
 KINDS = {"integer": int, "number": (int, float), "boolean": bool, "string": str}
@@ -62,6 +63,14 @@ def test_tokens_of_a_cache_have_a_known_size(component: Component) -> None:
             assert all(told), f"say in `SIZES` what a token of `{component.name}` takes"
         else:
             assert use.token_bytes == 0
+
+
+@EACH
+def test_reasons_are_flags_for_flags(component: Component) -> None:
+    flags = {port.name for port in component.outputs if port.type.modality == "flag"}
+    for ending, reasons in component.reasons.items():
+        assert {ending, *reasons} <= flags
+        assert not {ending, STOP, BOUND} & {*reasons}
 
 
 def test_what_reads_a_tokenizer_fits_every_family_that_holds_one() -> None:

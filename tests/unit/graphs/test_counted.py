@@ -20,10 +20,10 @@ MOST, SEEDS = 60, range(15, 22)
 LONG = "a small red circle left of a large blue square " * 4
 
 
-def end(local: LocalDeployment, run: str) -> tuple[int, int, list[tuple[str, str, int, bool]]]:
+def end(local: LocalDeployment, run: str) -> tuple[int, int, list[tuple[str, str, int, str]]]:
     """(read, found, loops) as the conductor adds them up."""
     told = local.ends[run]
-    loops = [(one.walk, one.loop, one.iterations, one.stopped) for rank in told for one in rank.loops]
+    loops = [(one.walk, one.loop, one.iterations, one.reason) for rank in told for one in rank.loops]
     return *max((rank.read, rank.found) for rank in told), loops
 
 
@@ -34,7 +34,7 @@ def test_an_answer_that_its_count_ends_is_told_as_such(placement: str, resident:
     local.submit("counted", "image_to_text", {"max_tokens": 5}, {"image": [picture()]})
     local.run()
     read, found, loops = end(local, "counted")
-    assert loops == [("decode", "tokens", 5, False)]
+    assert loops == [("decode", "tokens", 5, "bound")]
     assert read > 0
     assert found == 0
     local.submit("again", "image_to_text", {"max_tokens": 2}, {"image": [picture(), picture()]})
@@ -53,8 +53,8 @@ def test_an_answer_that_ends_by_itself_is_told_as_such() -> None:
         local.run()
         ends.append([local.ends[f"drawn {seed}"][0].loops[0] for seed in SEEDS])
     assert ends[0] == ends[1]
-    assert any(one.stopped for one in ends[0])
-    assert all(one.iterations == MOST for one in ends[0] if not one.stopped)
+    assert any(one.reason == "stop" for one in ends[0])
+    assert all(one.iterations == MOST for one in ends[0] if one.reason == "bound")
 
 
 def voice() -> LocalDeployment:

@@ -83,7 +83,7 @@ def test_it_ends_before_a_token_that_ends_texts(at: int, monkeypatch: pytest.Mon
     # A first token that ends the text is a byte here, so it is seen; in a checkpoint it is special.
     assert text_of(tokens[: max(first, 1)]).startswith(whole)
     [end] = local.ends["a"]
-    assert [(loop.iterations, loop.stopped) for loop in end.loops] == [(max(first, 1), True)]
+    assert [(loop.iterations, loop.reason) for loop in end.loops] == [(max(first, 1), "stop")]
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -23,7 +23,7 @@ PNG = base64.b64decode(
 )
 """Grey, 48 pixels wide and 32 high."""
 TIMES = (m.NodeTime(node="llm", rank=Rank(0), calls=3, busy=0.02, queued=0.001),)
-LOOPS = (m.LoopEnd(walk="decode", loop="tokens", iterations=5, stopped=False),)
+LOOPS = (m.LoopEnd(walk="decode", loop="tokens", iterations=5, reason="bound"),)
 
 
 class FakeDeployment:

@@ -150,7 +150,7 @@ async def test_a_tensor_comes_as_its_bytes(reach: Running) -> None:
     assert told["usage"] == {
         "read": 12,
         "cached_tokens": 4,
-        "loops": [{"walk": "act", "loop": "denoise", "iterations": 10, "stopped": False}],
+        "loops": [{"walk": "act", "loop": "denoise", "iterations": 10, "reason": "bound"}],
     }
     assert told["outputs"]["actions"][0]["data"] == numbers.reshape(2, 3).tolist()
     odd = {**IN_JSON, "inputs": {**IN_JSON["inputs"], "instruction": "reach the purple elephant"}}
@@ -179,7 +179,7 @@ async def test_a_file_comes_as_an_attachment(reach: Running) -> None:
     assert told["outputs"]["actions"][0]["mime"] == "application/zip"
 
 
-LOOP = m.LoopEnd(walk="act", loop="denoise", iterations=10, stopped=False)
+LOOP = m.LoopEnd(walk="act", loop="denoise", iterations=10, reason="bound")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ TRACES = st.builds(
     blocks=tables(Blocks),
     hops=tables(Hops),
     counters=tables(Counters),
-    loops=st.just((LoopEnd(rank=0, walk="w", loop="l", iteration=(1,), iterations=2, reason="until", at=3),)),
+    loops=st.just((LoopEnd(rank=0, walk="w", loop="l", iteration=(1,), iterations=2, reason="stop", at=3),)),
     kept=st.just((KeptCall(rank=0, walk="w", node="n", use="u", step=1, iteration=(1,), at=3),)),
     lost=st.integers(0, 5),
     cut=st.booleans(),

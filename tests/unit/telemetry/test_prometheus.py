@@ -130,7 +130,7 @@ def test_a_launch_is_its_loops_and_no_nodes() -> None:
             began=0.0, batch=2,
         )  # fmt: skip
         ended = e.LoopEnded(
-            run=run, rank=RANK, walk="w", loop="generate", step=0, iteration=(), iterations=8, reason="times", at=0.0,
+            run=run, rank=RANK, walk="w", loop="generate", step=0, iteration=(), iterations=8, reason="bound", at=0.0,
             work=work,
         )  # fmt: skip
         summary.take(packet(ended), "d", "v1", 0)
@@ -145,7 +145,7 @@ def test_a_launch_is_its_loops_and_no_nodes() -> None:
 def test_the_text_has_names_units_and_labels() -> None:
     metrics = sink()
     ended = e.LoopEnded(
-        run=RUN, rank=RANK, walk="w", loop="generate", step=0, iteration=(), iterations=50, reason="until", at=0.0
+        run=RUN, rank=RANK, walk="w", loop="generate", step=0, iteration=(), iterations=50, reason="stop", at=0.0
     )
     told = (activity("llm", 2, 0.03), transfer(100), transfer(20), transfer(7, edge=1, stream=True), ended, gauge())
     metrics.take(packet(*told), "d", "v1", 0)
@@ -185,7 +185,7 @@ def test_tokens_are_counted_once_and_only_of_loops_that_make_them() -> None:
     metrics = sink()
 
     def ended(walk: str, loop: str, rank: int, iterations: int) -> e.LoopEnded:
-        fields = {"run": RUN, "step": 0, "iteration": (), "reason": "until", "at": 1.0}
+        fields = {"run": RUN, "step": 0, "iteration": (), "reason": "stop", "at": 1.0}
         return e.LoopEnded(rank=Rank(rank), walk=walk, loop=loop, iterations=iterations, **fields)
 
     told = [ended("decode", "tokens", 0, 40), ended("decode", "tokens", 1, 40), ended("draw", "denoise", 1, 50)]

@@ -244,14 +244,14 @@ def test_the_last_value_is_dropped_but_for_followers_who_are_told_of_every_end()
     verdicts = [(one.key, one.stop) for one in messages if isinstance(one, m.Until)]
     assert verdicts == [((0,), False), ((1,), False), ((2,), True)]
     assert not [
-        c for c in core.handle(CallDone(Ref("r", 0, 0, ()), {}, iterations=3, stopped=True)) if isinstance(c, Send)
+        c for c in core.handle(CallDone(Ref("r", 0, 0, ()), {}, iterations=3, reason="stop")) if isinstance(c, Send)
     ]
 
 
 def test_what_is_judged_by_nothing_that_was_handed_out_is_judged_at_the_end() -> None:
     core, commands = started(planned({"body": [ENDED | {"body": ["u", "f"]}], "edges": []}, {"f": 1}))
     assert isinstance(commands[0], RunLoop)
-    commands = core.handle(CallDone(Ref("r", 0, 0, ()), {}, iterations=3, stopped=True))
+    commands = core.handle(CallDone(Ref("r", 0, 0, ()), {}, iterations=3, reason="stop"))
     verdicts = [(c.message.key, c.message.stop) for c in commands if isinstance(c, Send)]  # type: ignore[union-attr]
     assert verdicts == [((0,), False), ((1,), False), ((2,), True)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.cluster import Cluster
-from tests.support.random_walks import PARAMS, RESIDENT, followed, graphs, mix, plain
+from tests.support.random_walks import PARAMS, REASONS, RESIDENT, followed, graphs, mix, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
@@ -28,7 +28,8 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.reference.reference_walk import run_walk
+from walkgraph.simulation.reference.reference_walk import loop_ends, run_walk
+from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, CallDone, Ref, RunCall, RunLoop, Send, Started
 from walkgraph.worker.walk.run_streams import Outgoing
@@ -78,6 +79,13 @@ def _calm(item: Item) -> Item:
     return item.model_copy(update=change)
 
 
+def ends(cluster: Cluster) -> dict[str, tuple[int, str]]:
+    """Loop -> iterations and why it ended, for loops that one rank ends."""
+    told = [one for report in cluster.reports if isinstance(report, m.RankDone) for one in report.loops]
+    names = [one.loop for one in told]
+    return {one.loop: (one.iterations, one.reason) for one in told if names.count(one.loop) == 1}
+
+
 def results(cluster: Cluster) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for core in cluster.cores.values():
@@ -93,6 +101,23 @@ def test_resident_loops_do_what_stepped_ones_do(graph: Graph, calmed: bool, rank
         walk = graph.walks["w"]
         graph = graph.model_copy(update={"walks": {"w": walk.model_copy(update={"body": calm(walk.body)})}})
     agree(graph, ranks, seed)
+
+
+def test_why_a_loop_ended_is_told() -> None:
+    """The names stop at other times, some for a reason of their own; the last one never within its two passes."""
+    found: set[tuple[int, str]] = set()
+    for name in (f"b{i}" for i in range(12)):
+        for times in ("2", "12"):
+            loop = {"loop": "l", "times": times, "until": f"{name}.stop", "body": [name]}
+            edges = [["@in.x", f"{name}.a"], [f"{name}.out", f"{name}.a"]]
+            walk = {"inputs": {"x": "scalar"}, "body": [loop], "edges": edges}
+            nodes = {name: {"component": "test.mix"}}
+            graph = codec.load({"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}})
+            fast = agree(graph, [], 0)
+            assert fast.plan.walks[0].loops[0].resident
+            found.add(ends(fast)["l"])
+    assert {reason for _, reason in found} == {"stop", "odd", "bound"}
+    assert {times for times, reason in found if reason == "bound"} == {2}
 
 
 @pytest.mark.parametrize("ending", [f"b{i}" for i in range(6)])
@@ -119,12 +144,15 @@ def test_what_follows_a_core_does_what_it_does_when_stepped(graph: Graph, others
 
 def agree(graph: Graph, ranks: list[int], seed: int) -> Cluster:
     """Resident, stepped and by the book; the first of these."""
-    expected, _ = run_walk(graph.walks["w"], {name: mix(name) for name in graph.nodes}, PARAMS, INPUTS)
+    book = graph.walks["w"], {name: mix(name) for name in graph.nodes}, PARAMS, INPUTS
+    (expected, _), ended = run_walk(*book), loop_ends(*book, REASONS)
     fast, slow = (walked(graph, ranks, seed, resident=resident) for resident in (True, False))
     emitted = {n: sorted((at, plain(v)) for at, v in values) for (_, n), values in fast.emitted.items()}
     assert emitted == {name: sorted(values) for name, values in expected.items() if values}
     assert sorted(map(told, fast.calls)) == sorted(map(told, slow.calls))
     assert results(fast) == results(slow)
+    shared = {loop.name for loop in fast.plan.walks[0].loops if loop.until_else} - ends(slow).keys()
+    assert ends(fast) == ends(slow) == {name: end for name, end in ended.items() if name not in shared}
     assert not slow.loops
     return fast
 

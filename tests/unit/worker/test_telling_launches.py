@@ -48,6 +48,6 @@ def test_the_end_of_a_loop_is_told_at_both_levels(level: Level) -> None:
         world.teller.ended(done)
     ends = world.told(e.LoopEnded)
     assert [(one.run, one.iterations, one.reason) for one in ends] == [
-        ("a", 8, "times"), ("b", 3, "until"), ("c", 0, "error"),
+        ("a", 8, "bound"), ("b", 3, "stop"), ("c", 0, "error"),
     ]  # fmt: skip
     assert {(one.walk, one.loop, one.step, one.iteration, one.at) for one in ends} == {("w_l", "l", 1, (3,), 10.0)}

@@ -1,6 +1,6 @@
 """Decides which outputs are read back to the host: those that leave for a client, a stream, a node on the CPU or,
-through host memory, another rank; and those that end a loop or take a branch, which the worker reads when it steps the
-loop or the choice. All others stay on the device."""
+through host memory, another rank; and those that end a loop, say why, or take a branch, which the worker reads when it
+steps the loop or the choice. All others stay on the device."""
 
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
 
@@ -18,7 +18,8 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
         for use, port in [ending for loop in walk.loops for ending in loop.endings]:
             ending = walk.uses[use]
             if ending.op == "call" and ending.rank == here.rank:
-                found.setdefault(plan.nodes[ending.node].name, set()).add(port)
+                node = plan.nodes[ending.node]
+                found.setdefault(node.name, set()).update((port, *node.reasons.get(port, ())))
     return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
 
 

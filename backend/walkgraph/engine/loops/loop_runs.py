@@ -18,6 +18,7 @@ from walkgraph.engine.loops.spec import LoopCall, StreamItems
 from walkgraph.engine.pacing.playback import Playback
 from walkgraph.engine.pacing.turns import StepTimes, batch_size
 from walkgraph.errors import ErrorInfo
+from walkgraph.placement.tables import BOUND, STOP
 
 # ── events ──
 
@@ -38,6 +39,13 @@ class LoopDone(NamedTuple):
     """Runs in its last launch."""
     began: float = 0.0
     """When it got its first slot; 0 if it never had one."""
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, if not by an error."""
+        if not self.stopped:
+            return BOUND
+        return next((name for name, key in self.call.spec.reasons if (self.outputs or {}).get(key)), STOP)
 
 
 class LoopKey(NamedTuple):

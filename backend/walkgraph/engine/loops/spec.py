@@ -188,6 +188,8 @@ class LoopSpec:
     until: Place | None
     """The output that ends the loop when it is true."""
     outputs: tuple[LoopOutput, ...]
+    reasons: tuple[tuple[str, str], ...] = ()
+    """(reason, key of the `last` output that is true if the loop was ended for it)."""
     reads: tuple[ChannelPort, ...] = ()
     """Ports fed by parts on other ranks; a source's `channel` is an index into these."""
     sends: tuple[ChannelPort, ...] = ()

@@ -126,6 +126,7 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         required=tuple(port.name for port in component.inputs if not port.optional) if component else (),
         resident=component.resident if component else False,
         kept=node.kept or "",
+        reasons=dict(component.reasons) if component else {},
         task=component.name if component and component.by_service else "",
         inputs={port.name: port.type.modality for port in component.inputs} if component else {},
         outputs={port.name: port.type.modality for port in component.outputs} if component else {},

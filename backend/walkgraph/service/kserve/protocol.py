@@ -102,7 +102,7 @@ class InferAnswer(BaseModel):
     model_version: str
     id: str = ""
     parameters: dict[str, Any]
-    """`run` and `seed`."""
+    """`run`, `seed`, the tokens read and found in caches, and `reason.WALK.LOOP`: why each loop ended."""
     outputs: list[OutputTensor]
 
 
@@ -254,7 +254,10 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
             told.append(entry)
     head = {"model_name": run.deployment, "model_version": run.task, "id": asked.id}
     end = run.finished
-    counts = {"read": end.read, "cached_tokens": end.found} if end else {}
+    counts: dict[str, Any] = {}
+    if end is not None:
+        reasons = {f"reason.{loop.walk}.{loop.loop}": loop.reason for loop in end.loops}
+        counts = {"read": end.read, "cached_tokens": end.found, **reasons}
     return {**head, "parameters": {"run": run.id, "seed": run.seed, **counts}, "outputs": told}, chunks
 
 

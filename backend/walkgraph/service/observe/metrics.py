@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from walkgraph import __version__
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import RunId
+from walkgraph.placement.tables import STOP
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.observe.exporting import SpanExporter
@@ -124,7 +125,7 @@ class Metrics:
         self._whole.observe(key, end.seconds)
         self._waited.observe(key, end.queued)
         if end.error is None:
-            self._success.add((*key, "stop" if all(loop.stopped for loop in end.loops) else "length"))
+            self._success.add((*key, "stop" if all(loop.reason == STOP for loop in end.loops) else "length"))
         elif end.error.code == _CANCELLED:
             self._success.add((*key, "abort"))
         else:

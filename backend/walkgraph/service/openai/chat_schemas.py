@@ -207,6 +207,8 @@ class Choice(BaseModel):
     message: Answered
     logprobs: Logprobs | None = None
     finish_reason: Literal["stop", "length", "tool_calls"]
+    finish_reasons: dict[str, str]
+    """Output -> why it ended: `stop`, `bound` (a limit) or what its component says. Not OpenAI's."""
 
 
 class Completion(BaseModel):

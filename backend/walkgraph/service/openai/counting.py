@@ -4,6 +4,7 @@ an `until` that the output leaves from (`serving.Output.loops`).
 
 from collections.abc import Sequence
 
+from walkgraph.placement.tables import BOUND, STOP
 from walkgraph.service.openai.serving import Output
 from walkgraph.wire import messages as m
 
@@ -22,6 +23,25 @@ def tokens(loops: Sequence[m.LoopEnd]) -> int:
     return sum(one.iterations for one in loops)
 
 
+def reasons(end: m.Finished, *outputs: Output | None) -> dict[str, str]:
+    """Output -> why it ended. One that leaves from no loop has its reason from the loops that no other leaves from, or
+    from all; if there are none, it is left out."""
+    asked = [output for output in outputs if output is not None]
+    found: dict[str, str] = {}
+    for output in asked:
+        mine, others = loops_of(end, output), loops_of(end, *(one for one in asked if one.loops))
+        own = mine if output.loops else [one for one in mine if one not in others] or mine
+        if own:
+            found[output.name] = _reason(own)
+    return found
+
+
+def _reason(loops: Sequence[m.LoopEnd]) -> str:
+    """What a component says, else that a limit was reached, else `stop`."""
+    found = {one.reason for one in loops}
+    return min(found - {STOP, BOUND}, default=BOUND if BOUND in found else STOP)
+
+
 def is_cut(loops: Sequence[m.LoopEnd]) -> bool:
-    """True if a limit ended one of them, not its `until`."""
-    return not all(one.stopped for one in loops)
+    """True if one of them did not end in the usual way: a limit ended it, or a flag that its component declares."""
+    return not all(one.reason == STOP for one in loops)

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
+from walkgraph.placement.tables import BOUND, STOP
 from walkgraph.service.http import dialects
 from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
@@ -55,6 +56,8 @@ class Ended(NamedTuple):
     found: int
     made: int
     """Tokens of the generated text."""
+    reasons: Mapping[str, str]
+    """Output -> why it ended (`counting.reasons`)."""
 
 
 Piece = Text | Called | Scored | Heard | Ended
@@ -112,7 +115,7 @@ async def _plain(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
                     raise RunFailed(event.error)
                 counted = counted if run.cut is None else run.cut.pieces
                 if run.cut is not None and run.cut.stopped:
-                    yield Ended("stop", event.read, event.found, counted)
+                    yield Ended("stop", event.read, event.found, counted, {sent.text.name: STOP})
                 else:
                     yield _ended(event, sent, counted, outside)
             case _:
@@ -121,14 +124,13 @@ async def _plain(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
 
 def _ended(event: m.Finished, sent: Sent, counted: int, outside: int) -> Ended:
     """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop. An answer whose
-    audio a limit cut is cut too."""
+    audio was cut is cut too."""
     text, loops = sent.text, counting.loops_of(event, sent.text)
-    if not loops:
-        # Text that comes before a loop without iterations: the limit left it none.
-        return Ended("length" if text.loops and outside else "stop", event.read, event.found, counted)
-    heard = counting.loops_of(event, sent.audio) if sent.audio is not None else []
-    finish = "length" if counting.is_cut([*loops, *heard]) else "stop"
-    return Ended(finish, event.read, event.found, counting.tokens(loops) + outside)
+    # Text that comes before a loop without iterations: the limit left it none.
+    told = {text.name: BOUND if text.loops and outside else STOP, **counting.reasons(event, text, sent.audio)}
+    finish = "stop" if set(told.values()) == {STOP} else "length"
+    made = counting.tokens(loops) + outside if loops else counted
+    return Ended(finish, event.read, event.found, made, told)
 
 
 # ── whole ───────────────────────────────────────────────────────────────────────────────────────
@@ -146,7 +148,7 @@ async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[st
             data = await asyncio.to_thread(sound.encoded, heard, _FORMATS.get(sent.format, sent.format))
             message |= {"content": None, "audio": _sound(run.id, base64.b64encode(data).decode(), text)}
         logprobs = None if sent.logprobs is None else _logprobs(scored)
-        choices.append({"index": i, "message": message, "logprobs": logprobs, "finish_reason": ended.finish})
+        choices.append({"index": i, "message": message, "logprobs": logprobs, **_finish(ended)})
     return {
         "id": name_of(runs),
         "object": "chat.completion",
@@ -155,6 +157,10 @@ async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[st
         "choices": choices,
         "usage": usage([ended for *_, ended in told]),
     }
+
+
+def _finish(ended: Ended) -> dict[str, Any]:
+    return {"finish_reason": ended.finish, "finish_reasons": ended.reasons}
 
 
 def _logprobs(entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -169,7 +175,7 @@ async def _whole(
     calls: list[dict[str, Any]] = []
     scored: list[dict[str, Any]] = []
     heard: list[bytes] = []
-    ended = Ended("stop", 0, 0, 0)
+    ended = Ended("stop", 0, 0, 0, {})
     async for piece in pieces(run, sent):
         match piece:
             case Text():
@@ -260,7 +266,7 @@ class Chunks:
                     return
                 case Ended():
                     ends.append(told)
-                    written += self._chunk(index, {}, told.finish)
+                    written += self._chunk(index, {}, told)
                 case Scored():
                     written += self._chunk(index, {"content": ""}, None, _logprobs(told.entries))
                 case _:
@@ -270,9 +276,10 @@ class Chunks:
         yield written + DONE
 
     def _chunk(
-        self, index: int, delta: dict[str, Any], finish: str | None, logprobs: dict[str, Any] | None = None
+        self, index: int, delta: dict[str, Any], ended: Ended | None, logprobs: dict[str, Any] | None = None
     ) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        finish = {"finish_reason": None} if ended is None else _finish(ended)
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, **finish}
         more = {"usage": None} if self._with_usage else {}
         return _event({**self._head, "choices": [choice], **more})
 

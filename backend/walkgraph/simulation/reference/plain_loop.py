@@ -16,6 +16,7 @@ from walkgraph.engine.loops.spec import (
     StreamItems,
 )
 from walkgraph.errors import ErrorInfo
+from walkgraph.placement.tables import BOUND, STOP
 from walkgraph.worker.events import CallDone, Ref
 from walkgraph.worker.walk import shaping
 
@@ -71,7 +72,7 @@ class PlainLoop:
                 return []
         except ValueError as error:
             failure = ErrorInfo(code="node_error", message=str(error))
-            return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
+            return [CallDone(self.ref, None, failure, iterations=self.done)]
         stop = self.turn()
         for out in call.spec.outputs:
             if out.kind == "collect" and (not self.before[out.use] or (stop and out.drops)):
@@ -114,7 +115,8 @@ class PlainLoop:
         for out in self.call.spec.outputs:
             if out.kind == "collect" and self.kept[out.key]:
                 outputs[out.key] = self.kept[out.key]
-        return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
+        named = (name for name, key in self.call.spec.reasons if outputs.get(key))
+        return CallDone(self.ref, outputs, iterations=self.done, reason=next(named, STOP) if stop else BOUND)
 
     def iterate(self) -> bool:
         """Computes the iteration as far as the channels' values have arrived. Returns True at its end."""

@@ -26,11 +26,13 @@ from walkgraph.simulation.reference.reference_walk import Function, Vector
 
 T = TypeVar("T")
 PORTS = ("a", "b", "c")
+REASONS = {"stop": ("odd",)}
 _MIX = Component(
     name="test.mix",
     description="Mixes what it is given.",
     inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
-    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag")),
+    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag"), port("odd", "flag")),
+    reasons=REASONS,
     network="operators_test:Mix",
 )
 CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.host", host=True)}
@@ -67,7 +69,7 @@ def mix(name: str) -> Function:
 
     def call(inputs: dict[str, Any], at: Vector) -> dict[str, Any]:
         seen = crc32(repr((name, at, sorted((p, plain(v)) for p, v in inputs.items()))).encode()) % 1_000_003
-        found = {"out": seen, "many": [seen + i for i in range(3)], "stop": seen % 4 == 0}
+        found = {"out": seen, "many": [seen + i for i in range(3)], "stop": seen % 4 == 0, "odd": seen % 3 > 0}
         return found if seen % 3 == 0 else found | {"maybe": -seen}
 
     return call

@@ -16,6 +16,7 @@ from typing import Any
 from walkgraph.graph.document import Choose, Collect, Edge, Fork, Item, Loop, Map, Parallel, Result, Use, Walk
 from walkgraph.graph.document import Sequence as Items
 from walkgraph.graph.language.expressions import evaluate, parse
+from walkgraph.placement.tables import BOUND, STOP
 
 Vector = tuple[int, ...]
 Function = Callable[[dict[str, Any], Vector], Mapping[str, Any]]
@@ -32,8 +33,7 @@ def run_walk(
     fork: Callable[[str, str], None] = lambda source, target: None,
 ) -> tuple[dict[str, list[Out]], dict[str, Any]]:
     """(outputs by name, in order; results by name). `functions`: by node. Inputs from streams are not supported."""
-    run = _Run(walk, functions, params, inputs, fork)
-    run.items(walk.body, (), on=True)
+    run = _walked(walk, functions, params, inputs, fork)
     outs: dict[str, list[Out]] = {}
     for edge in run.edges:
         if edge.to.startswith("@out."):
@@ -42,6 +42,37 @@ def run_walk(
     outs = {name: sorted(found, key=lambda out: out[0]) for name, found in outs.items()}
     results = {name: run.result(result) for name, result in walk.results.items()}
     return outs, {name: value for name, value in results.items() if value is not _NOTHING}
+
+
+def loop_ends(
+    walk: Walk,
+    functions: Mapping[str, Function],
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    reasons: Mapping[str, Sequence[str]],
+) -> dict[str, tuple[int, str]]:
+    """Loop with an `until` -> (iterations in which a use that may end it was called, why its last entry ended).
+    `reasons`: port that ends loops -> ports that say why."""
+    run = _walked(walk, functions, params, inputs, lambda source, target: None)
+    found: dict[str, tuple[int, str]] = {}
+    for loop, inside in run.passed:
+        for use, port in (edge.from_.split(".") for edge in run.sources(loop.until or "")):
+            if outputs := run.calls.get(use, {}).get(inside):
+                named = next((name for name in reasons.get(port, ()) if outputs.get(name)), STOP)
+                found[loop.loop] = found.get(loop.loop, (0, ""))[0] + 1, named if outputs.get(port) else BOUND
+    return found
+
+
+def _walked(
+    walk: Walk,
+    functions: Mapping[str, Function],
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    fork: Callable[[str, str], None],
+) -> "_Run":
+    run = _Run(walk, functions, params, inputs, fork)
+    run.items(walk.body, (), on=True)
+    return run
 
 
 _NOTHING = object()
@@ -60,6 +91,8 @@ class _Run:
     """Use -> iteration -> outputs, in the order of the calls."""
     dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list[tuple[tuple[str, ...], Vector]])
     """Loops and indices of the iterations whose `each` and `collect` values are suppressed."""
+    passed: list[tuple[Loop, Vector]] = field(default_factory=list[tuple[Loop, Vector]])
+    """Iterations of loops with an `until`, in order."""
     mapped: set[tuple[str, Vector]] = field(default_factory=set[tuple[str, Vector]])
     """Maps that were gone through, with the iteration of the loops around them."""
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
@@ -139,6 +172,7 @@ class _Run:
         for index in range(int(evaluate(parse(loop.times), self.params, _env(around)))):
             inside = (*around, (loop.loop, index))
             self.items(loop.body, inside, on=on)
+            self.passed += [(loop, _vector(inside))] if loop.until is not None else []
             ports = [edge.from_.split(".") for edge in self.sources(loop.until)] if loop.until is not None else []
             if any(self.calls.get(use, {}).get(_vector(inside), {}).get(port) is True for use, port in ports):
                 if loop.drop_last:

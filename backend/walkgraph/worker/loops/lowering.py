@@ -122,6 +122,8 @@ class DeviceLoop:
         self.gathers: dict[str, Gather] = {}
         """How the values of a collected output are gathered, by its key."""
         edges = tuple(self._edge(edge) for edge in walk.edges)
+        self.reasons = tuple(self._reasons())
+        """Flags that say why its `until` ended it, with the keys of their outputs."""
         self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
         """Edges whose values leave while it runs: leaving edges, and those to followers. `source.port` is the output's
         key."""
@@ -219,6 +221,15 @@ class DeviceLoop:
         self.gathers[key] = how
         source = EdgeSource(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
+        if self.until is None or not self.leads:
+            return
+        place, port = self.until
+        for flag in self.nodes[place].reasons.get(port, ()):
+            key = f"last {self.uses[place].name}.{flag}"
+            self.outputs.setdefault(key, LoopOutput(key, place, flag, "last"))
+            yield flag, key
 
     def _to_follower(self, edge: EdgePlan) -> bool:
         return edge.target.kind == "use" and self.plan.index in self._walk.uses[edge.target.use].loops
@@ -393,6 +404,7 @@ class _Lowered:
             uses=uses,
             until=(last(loop.until[0]), loop.until[1]) if loop.until is not None else None,
             outputs=tuple(out for out in self._outputs() if out.kind != "each" or out.key in sent),
+            reasons=loop.reasons,
             reads=tuple(self.reads),
             merges=tuple(loop.choices.lowered(last)),
             sends=tuple(

@@ -130,7 +130,7 @@ class WorkTelemetry:
                 step=call.step,
                 iteration=call.iteration,
                 iterations=done.iterations,
-                reason="error" if done.error else "until" if done.stopped else "times",
+                reason="error" if done.error else done.reason,
                 at=now,
                 work=work,
             )

@@ -1,9 +1,9 @@
 """The columns of a plan's tables as one rank needs them: expressions parsed, edges sorted by their ends."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Link
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
@@ -11,6 +11,8 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.moves import sources_of
 from walkgraph.placement.tables import (
+    BOUND,
+    STOP,
     ChoicePlan,
     EdgePlan,
     FromStep,
@@ -80,8 +82,8 @@ class UseTable:
     """(use, number of loops that hold both): uses that must have finished the previous iteration."""
     neighbours: tuple[int, ...]
     """Uses in `before` and `after`, which may be able to go on when this one does."""
-    judges: tuple[tuple[LoopPlan, str], ...]
-    """Loops that this use may end, and the port that does."""
+    judges: "tuple[Judge, ...]"
+    """Loops that this use may end."""
     scoped: tuple[tuple[str, int], ...]
     """(state name, number of leading indices in its key) for each of its `iteration` states."""
     cases: tuple[tuple[int, int, int], ...] = ()
@@ -104,6 +106,22 @@ class UseTable:
     """The map to walk instead of a call, if the use stands for one."""
     timed: "TimedPort | None" = None
     """The port that reads what is played as it comes."""
+
+
+class Judge(NamedTuple):
+    """A loop that a use may end."""
+
+    loop: LoopPlan
+    port: str
+    """The flag that ends it."""
+    reasons: tuple[str, ...]
+    """Flags that say why."""
+
+    def reason(self, outputs: Mapping[str, Any]) -> str:
+        """Why an iteration is the last one; `bound` if the flag doesn't say that it is."""
+        if not outputs.get(self.port):
+            return BOUND
+        return next((name for name in self.reasons if outputs.get(name)), STOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +208,11 @@ class WalkTable:
         return inner if standing is None or inner.map is None else inner.map.body.use(index)
 
 
-def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
-    """The loops that a use may end, and the port that does."""
-    return tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index)
+def _judged(walk: WalkPlan, use: UsePlan, node: NodePlan | None) -> Iterator[Judge]:
+    """The loops that a use may end."""
+    reasons = node.reasons if node is not None else {}
+    for loop in (walk.loops[index] for index in use.loops):
+        yield from (Judge(loop, port, reasons.get(port, ())) for by, port in loop.endings if by == use.index)
 
 
 def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
@@ -229,9 +249,9 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
         before=before,
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
-        judges=(judges := _judged(walk, use)),
+        judges=(judges := tuple(_judged(walk, use, node))),
         looped=any(not walk.loops[i].width for i in use.loops),
-        asked=tuple(sorted({e.source.port for e in outputs if e.leave != "pieces"} | {port for _, port in judges})),
+        asked=tuple(sorted({e.source.port for e in outputs if e.leave != "pieces"} | {judge.port for judge in judges})),
         pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=ends.decides.get(use.index),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.tables import LoopPlan
+from walkgraph.placement.tables import BOUND, LoopPlan
 from walkgraph.wire.messages import LoopEnd, NodeTime, RankDone
 from walkgraph.worker.events import CallDone
 from walkgraph.worker.tables.walk_tables import DeviceLoopTable, UseTable
@@ -39,7 +39,9 @@ class _LoopTime(_NodeTime):
 @dataclass(slots=True)
 class _End:
     iterations: int = 0
-    stopped: bool = False
+    reason: str = BOUND
+    last: tuple[int, ...] = ()
+    """Step and iteration of the call that gave the reason. Items of a map end in any order."""
 
 
 class Times:
@@ -62,8 +64,8 @@ class Times:
             node.busy += done.busy
             node.kept += done.kept
         outputs: Mapping[str, Any] = done.outputs or {}
-        for loop, port in use.judges:
-            self._ended(walk, loop, 1, stopped=bool(outputs.get(port)))
+        for judge in use.judges:
+            self._ended(walk, judge.loop, done, judge.reason(outputs))
         if not use.looped and done.read:
             reads = self._reads[_name(use)]
             reads.read += done.read
@@ -82,12 +84,13 @@ class Times:
             if count:
                 loop.inside[_name(use)] = loop.inside.get(_name(use), 0) + count
         if device_loop.leads and device_loop.until is not None:
-            self._ended(walk, device_loop.plan, done.iterations, stopped=done.stopped)
+            self._ended(walk, device_loop.plan, done, done.reason)
 
-    def _ended(self, walk: str, loop: LoopPlan, iterations: int, *, stopped: bool) -> None:
-        end = self._ends[walk, loop.name]
-        end.iterations += iterations
-        end.stopped = stopped
+    def _ended(self, walk: str, loop: LoopPlan, done: CallDone, reason: str) -> None:
+        end, at = self._ends[walk, loop.name], (done.ref.step, *done.ref.iteration)
+        end.iterations += done.iterations
+        if at >= end.last:
+            end.reason, end.last = reason, at
 
     def told(self, rank: Rank, run: RunId) -> RankDone:
         # Views of one model read the same tokens: the largest figure is what the run read.
@@ -115,7 +118,7 @@ class Times:
                 ),
             ),
             loops=tuple(
-                LoopEnd(walk=walk, loop=loop, iterations=end.iterations, stopped=end.stopped)
+                LoopEnd(walk=walk, loop=loop, iterations=end.iterations, reason=end.reason)
                 for (walk, loop), end in self._ends.items()
             ),
             read=read,

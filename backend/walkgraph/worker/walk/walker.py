@@ -101,7 +101,7 @@ class Walker:
         if at is None or self.progress.state[use] != "running":
             raise RuntimeError(f"`{table.plan.name}` finished a call it did not start")
         self.leaving.put(use, outputs)
-        for loop, port in table.judges:
+        for loop, port, _ in table.judges:
             # Of several uses, the one that is called gives the verdict.
             if called or not loop.until_else:
                 self.verdict(loop.index, at[: table.plan.loops.index(loop.index) + 1], bool(outputs.get(port)))
@@ -192,7 +192,7 @@ class Walker:
 
     def _pass_empty(self, table: UseTable, step: Next) -> None:
         """Give what leaves iterations in which the use was never called."""
-        for loop, _ in table.judges:
+        for loop, _, _ in table.judges:
             depth = table.plan.loops.index(loop.index) + 1
             for key in [prefix[:depth] for prefix in step.empties if len(prefix) >= depth and not loop.until_else]:
                 if self.progress.verdicts.of(loop.index, key) is None:

@@ -11,8 +11,8 @@ from walkgraph.service.openai.counting import is_cut, loops_of, tokens
 from walkgraph.service.openai.serving import Output
 from walkgraph.wire import messages as m
 
-ANSWER = m.LoopEnd(walk="decode", loop="answer", iterations=7, stopped=True)
-FRAMES = m.LoopEnd(walk="speak", loop="frames", iterations=20, stopped=False)
+ANSWER = m.LoopEnd(walk="decode", loop="answer", iterations=7, reason="stop")
+FRAMES = m.LoopEnd(walk="speak", loop="frames", iterations=20, reason="bound")
 END = m.Finished(run=RunId("r"), loops=(ANSWER, FRAMES))
 TEXT = Output("text", "text", True, frozenset({("decode", "answer")}))
 THOUGHT = Output("thought", "text", True, frozenset({("decode", "answer"), ("think", "tokens")}))

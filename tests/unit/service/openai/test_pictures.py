@@ -357,7 +357,7 @@ async def events_of(run: LiveRun, found: Serving, previews: int = 3) -> list[dic
 
 async def test_usage_says_what_was_read_written_and_drawn() -> None:
     (walk, loop), *_ = next(o.loops for o in LARGE.outputs if o.name == "text")
-    loops = (m.LoopEnd(walk, loop, 5, True), m.LoopEnd(walk, "other", 100, True))
+    loops = (m.LoopEnd(walk, loop, 5, "stop"), m.LoopEnd(walk, "other", 100, "stop"))
     run = ended(output("text", m.Small(value="a plan")), output("image", m.Blob(data=PNG)), end(read=11, loops=loops))
     (told,) = await events_of(run, LARGE)
     usage = told["usage"]

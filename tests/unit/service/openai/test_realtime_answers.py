@@ -132,8 +132,8 @@ SPOKEN = [
 
 async def test_sound_and_what_it_says_come_in_order() -> None:
     loops = (
-        m.LoopEnd(walk="decode", loop="answer", iterations=7, stopped=True),
-        m.LoopEnd(walk="speak", loop="frames", iterations=20, stopped=True),
+        m.LoopEnd(walk="decode", loop="answer", iterations=7, reason="stop"),
+        m.LoopEnd(walk="speak", loop="frames", iterations=20, reason="stop"),
     )
     async with talking() as peer:
         asked = await peer.say(text("Hello"))
@@ -235,7 +235,7 @@ async def test_a_bound_that_ends_an_answer_is_told() -> None:
             await peer.say(text("Hello"))
             run = await peer.respond()
             run.say("Good", wav(10))
-            run.end(loops=(m.LoopEnd(walk=loop[0], loop=loop[1], iterations=9, stopped=False),))
+            run.end(loops=(m.LoopEnd(walk=loop[0], loop=loop[1], iterations=9, reason="bound"),))
             response = (await peer.until("response.done"))[-1]["response"]
             assert response["status"] == "incomplete"
             assert response["status_details"]["reason"] == "max_output_tokens"

@@ -50,7 +50,7 @@ def say(run: LiveRun, *texts: str) -> None:
 
 
 def end(run: LiveRun, iterations: int, *, stopped: bool = True, walk: str = "decode") -> None:
-    loop = m.LoopEnd(walk=walk, loop="tokens", iterations=iterations, stopped=stopped)
+    loop = m.LoopEnd(walk=walk, loop="tokens", iterations=iterations, reason="stop" if stopped else "bound")
     run.take(m.Finished(run=run.id, loops=(loop,), read=9, found=4))
 
 
@@ -190,8 +190,8 @@ async def test_sound_comes_with_its_transcript() -> None:
 async def test_an_answer_whose_sound_a_limit_cut_is_cut(audio: str, finish: str) -> None:
     run = live()
     say(run, "hel", "lo")
-    answer = m.LoopEnd(walk="decode", loop="tokens", iterations=2, stopped=True)
-    speech = m.LoopEnd(walk="speak", loop="frames", iterations=40, stopped=False)
+    answer = m.LoopEnd(walk="decode", loop="tokens", iterations=2, reason="stop")
+    speech = m.LoopEnd(walk="speak", loop="frames", iterations=40, reason="bound")
     run.take(m.Finished(run=run.id, loops=(answer, speech), read=9, found=4))
     whole = await replies.completion([run], sent(audio=audio), "m")
     assert whole["choices"][0]["finish_reason"] == finish

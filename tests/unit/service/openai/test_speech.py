@@ -153,7 +153,7 @@ class Talker:
         self.run.take(m.Output(run=RUN, name="audio", index=0, value=m.Blob(data=data), modality="audio"))
 
     def end(self, error: ErrorInfo | None = None) -> None:
-        loops = (m.LoopEnd(walk="decode", loop="tokens", iterations=69, stopped=True),)
+        loops = (m.LoopEnd(walk="decode", loop="tokens", iterations=69, reason="stop"),)
         self.run.take(m.Finished(run=RUN, error=error, loops=loops, read=21))
 
     @property

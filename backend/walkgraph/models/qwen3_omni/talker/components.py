@@ -82,6 +82,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         cost="memory",
         resident=True,
+        reasons={"stop": ("derailed",)},
         itemwise=("text",),
     ),
     _component(

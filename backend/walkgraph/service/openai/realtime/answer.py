@@ -6,7 +6,7 @@ from typing import Any
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.service.http import dialects, problems
-from walkgraph.service.openai.counting import is_cut, loops_of, tokens
+from walkgraph.service.openai.counting import is_cut, loops_of, reasons, tokens
 from walkgraph.service.openai.realtime.events import RATE
 from walkgraph.service.openai.realtime.items import Conversation, Item, Part, new_id
 from walkgraph.service.openai.realtime.turn import Setting
@@ -156,9 +156,11 @@ class Answer:
         """(status, status details) of the response."""
         error = self._fault or end.error
         if error is None:
+            spoken = self._serving.output_of("audio") if self._kind == "audio" else None
+            more = {"finish_reasons": reasons(end, self._serving.output_of("text"), spoken)}
             if is_cut(loops_of(end, self._serving.output_of(self._kind))):
-                return "incomplete", {"type": "incomplete", "reason": "max_output_tokens"}
-            return "completed", {"type": "completed"}
+                return "incomplete", {"type": "incomplete", "reason": "max_output_tokens", **more}
+            return "completed", {"type": "completed", **more}
         if error.code == "cancelled":
             return "cancelled", {"type": "cancelled", "reason": "client_cancelled"}
         told = dialects.openai_error(problems.said_of_run(error))["error"]
