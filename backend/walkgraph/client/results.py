@@ -50,6 +50,12 @@ class Result:
     """What the run waits for a person with: it is not over, and these are its outputs so far. `Client.approve` and
     `Client.refuse` answer it."""
 
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """`walk.loop` -> why it ended, for loops that a value can end: `stop`, `bound` (its limit was reached), or what
+        a component says of it."""
+        return {f"{loop['walk']}.{loop['loop']}": loop["reason"] for loop in self.usage.get("loops", ())}
+
     def __getitem__(self, name: str) -> Sequence[Value]:
         """The values of an output. Raises KeyError if it has none."""
         if name not in self.outputs:

@@ -71,6 +71,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
+        ends=draft.ends,
         called=tuple(sorted(found.called, key=lambda one: one.asked)),
         kept=tuple(sorted(found.kept, key=lambda one: one.at)),
         passes=tuple(sorted(found.passes, key=lambda one: one.first)),

@@ -4,8 +4,6 @@ Times are whole microseconds from `began`. Strings that repeat are indices into 
 same length; rows are in the order of `started` (blocks) or `sent` (hops).
 """
 
-from typing import Literal
-
 import msgspec
 
 from walkgraph.wire.watching import Level
@@ -102,7 +100,17 @@ class LoopEnd(msgspec.Struct, frozen=True, kw_only=True):
     iteration: tuple[int, ...]
     iterations: int
     reason: str
+    """As in `telemetry.events.LoopEnded`."""
     at: int
+
+
+class LoopReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a loop with an `until` ended in the run, on the device or stepped (`wire.messages.LoopEnd`)."""
+
+    walk: str
+    loop: str
+    iterations: int
+    reason: str
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +179,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     hops: Hops = Hops()
     counters: Counters = Counters()
     loops: tuple[LoopEnd, ...] = ()
+    ends: tuple[LoopReason, ...] = ()
+    """None while the run goes on."""
     called: tuple[CalledRun, ...] = ()
     """In the order in which they were asked for."""
     kept: tuple[KeptCall, ...] = ()

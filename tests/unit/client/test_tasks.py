@@ -31,7 +31,7 @@ DECLARED = httpx.Response(200, json=TASK)
 PNG = b"\x89PNG\r\n\x1a\n--\r\n--not-the-boundary\r\n\r\n"
 RESULT: dict[str, Any] = {
     "run": "r", "deployment": "shapes", "task": "draw", "seed": 7, "seconds": 0.5, "queued": 0.25, "times": [],
-    "usage": {"read": 3},
+    "usage": {"read": 3, "loops": [{"walk": "draw", "loop": "denoise", "iterations": 4, "reason": "bound"}]},
     "outputs": {"preview": [{"type": "image", "mime": "image/png", "frame": 1}], "text": [text("ab")],
                 "image": [{"type": "image", "mime": "image/png", "frame": 0}]},
 }  # fmt: skip
@@ -80,7 +80,8 @@ def test_a_task_is_called_by_names_and_answers_with_values(kind: str) -> None:
     assert result["text"] == [Text("ab")]
     assert "image" in result
     assert "sound" not in result
-    assert result.usage == {"read": 3}
+    assert result.usage["read"] == 3
+    assert result.reasons == {"draw.denoise": "bound"}
     with pytest.raises(LookupError, match="no sound came from this run"):
         result.sound()
     with pytest.raises(LookupError, match="nothing came from `film`; there are image"):

@@ -170,6 +170,7 @@ async def test_a_recorded_run_is_kept_where_telemetry_is_off(service: Running) -
     # As the service has seen them: the run took half a second, and waited for none of it.
     assert found["phases"] == pytest.approx({"queued": 0, "started": 0, "finished": 500_000}, abs=1000)
     assert found["seconds"] == row["seconds"] == pytest.approx(0.5, abs=0.001)
+    assert [(end["loop"], end["iterations"], end["reason"]) for end in found["ends"]] == [("tokens", 5, "bound")]
 
 
 async def test_a_recording_waits_for_what_is_on_its_way_at_the_end(service: Running) -> None:

@@ -31,7 +31,13 @@ _MIX = Component(
     name="test.mix",
     description="Mixes what it is given.",
     inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
-    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag"), port("odd", "flag")),
+    outputs=(
+        port("out", "scalar"),
+        port("many", "tensor"),
+        port("maybe", "scalar"),
+        port("stop", "flag"),
+        port("odd", "flag"),
+    ),
     reasons=REASONS,
     network="operators_test:Mix",
 )

@@ -282,9 +282,19 @@ export interface ValueShown {
 }
 
 /** Tokens of prompts and pictures that a run read, and those of them that were found in caches. */
+/** How a loop that a value can end was over. */
+export interface LoopEndShown {
+  walk: string;
+  loop: string;
+  iterations: number;
+  /** `stop`: its `until`. `bound`: its count. Otherwise what a component says of it. */
+  reason: string;
+}
+
 export interface Usage {
   read: number;
   cached_tokens: number;
+  loops?: LoopEndShown[];
   /** Words of the request that a starter has not learned; left out if there are none. */
   unknown_words?: string[];
 }

@@ -151,7 +151,8 @@ export interface LoopEndedEvent {
   /** Indices of the loops around. */
   iteration: number[];
   iterations: number;
-  reason: "times" | "until" | "error";
+  /** `stop`: its `until`. `bound`: its count. `error`. Otherwise the flag that named the end. */
+  reason: string;
   at: number;
   /** On `summary`; on `full` its launches have told. */
   work: LoopWork | null;

@@ -7,7 +7,7 @@ import type { Standing } from "../session/queue";
 import { Badge, Button, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { useLatest } from "../telemetry/activity";
-import { insideWords, showSeconds } from "../ui/words";
+import { endWords, insideWords, showSeconds } from "../ui/words";
 import { ApprovalForm } from "./outputs/ApprovalForm";
 import { Facts, isFact } from "./outputs/Facts";
 import { MuteButton, OutputView, PictureFrame } from "./outputs/outputs";
@@ -161,6 +161,8 @@ function Figures({ result, standing }: Stands) {
   const { usage } = result;
   if (usage && usage.read > 0)
     figures.push([strings.play.read, strings.play.tokensOfThemCached(usage.read, usage.cached_tokens)]);
+  const cut = (usage?.loops ?? []).filter(({ reason }) => reason !== "stop");
+  if (cut.length > 0) figures.push([strings.play.ended, cut.map(endWords).join("; ")]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (
     <dl className="figures">

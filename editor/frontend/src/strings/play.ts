@@ -83,6 +83,7 @@ export const play = {
     `It was trained on a few sentences, so ${what} said nothing to it, and the result can be of something else.`,
   tokensOfThemCached: (read: number, cached: number) =>
     cached > 0 ? `${read} tokens, ${cached} found in caches` : `${read} tokens`,
+  ended: "ended",
   running: "Running",
   waitsForAPerson: "Waits for approval",
   approve: "Approve",

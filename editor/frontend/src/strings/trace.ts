@@ -105,6 +105,7 @@ export const trace = {
   calledTasks: "Called tasks",
   calledWords: (use: string, task: string, time: string) => `${use} called ${task}: ${time}`,
   calledFailed: "failed",
+  loopsEnded: "How loops ended",
   keptNodes: "Kept, not run",
   keptWhy: "Their inputs and parameters are those of an earlier run, so they took no time.",
   more: (count: number) => `${count} more`,

@@ -26,6 +26,9 @@ export const ui = {
   close: "Close",
   // words.ts
   justNow: "just now",
+  loopEnded: (loop: string, count: number) => `${loop} ended after ${count}`,
+  loopReached: (loop: string, count: number) => `${loop} reached its limit of ${count}`,
+  loopGave: (loop: string, reason: string, count: number) => `${loop}: ${reason} after ${count}`,
   thisIsADeviceLoop: (nodes: string) => `This is a device loop, so the times of ${nodes} inside it are unknown.`,
   thisIsADeviceLoopWithValue: (value: string) => `This is a device loop: each iteration calls ${value}.`,
   itHasPartsOnOther: (inside: string) =>

@@ -3,13 +3,21 @@ import { Network } from "lucide-react";
 import { useMemo, useState, type ReactNode } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
-import { insideWords, plural, showSeconds } from "../ui/words";
+import { endWords, insideWords, plural, showSeconds } from "../ui/words";
 import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./model/figures";
 import type { Link } from "./model/find";
 import type { Lane, Model } from "./model/model";
 import type { Shown } from "./model/session";
 import { showAt, showMicros } from "./model/span";
-import type { CalledShown, KeptShown, StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
+import type {
+  CalledShown,
+  KeptShown,
+  LoopReasonShown,
+  StatisticsShown,
+  TraceShown,
+  WhyKind,
+  WhyPiece,
+} from "./model/types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
 import { strings } from "../strings";
 
@@ -114,6 +122,21 @@ export function CalledPanel({ called, onRun }: CalledProps) {
         })}
       </ul>
       {called.length > MOST_CALLED && <p className="about">{strings.trace.more(called.length - MOST_CALLED)}</p>}
+    </section>
+  );
+}
+
+/** Why the loops that a value can end were over. */
+export function EndsPanel({ ends }: { ends: readonly LoopReasonShown[] }) {
+  if (ends.length === 0) return null;
+  return (
+    <section className="wg-trace-kept" aria-label={strings.trace.loopsEnded}>
+      <h3>{strings.trace.loopsEnded}</h3>
+      <ul>
+        {ends.map((end, index) => (
+          <li key={index}>{endWords(end)}</li>
+        ))}
+      </ul>
     </section>
   );
 }

@@ -64,6 +64,14 @@ export function showTime(at: number): string {
   return times.format(at * 1000);
 }
 
+/** How a loop that a value can end was over. */
+export function endWords({ loop, iterations, reason }: { loop: string; iterations: number; reason: string }): string {
+  if (reason === "stop") return strings.ui.loopEnded(loop, iterations);
+  return reason === "bound"
+    ? strings.ui.loopReached(loop, iterations)
+    : strings.ui.loopGave(loop, reason, iterations);
+}
+
 /** Explains what the time of a device loop covers. */
 export function insideWords(nodes: readonly string[], spans = false): string {
   const inside =

@@ -111,7 +111,7 @@ export function work(nodes: string[], calls: number, busy: number, spans = false
 
 export function ended(
   iterations: number,
-  reason: "times" | "until" | "error" = "times",
+  reason = "bound",
   run = "r1",
   work: LoopWork | null = null,
 ): TelemetryEvent {

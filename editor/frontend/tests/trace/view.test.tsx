@@ -3,7 +3,15 @@ import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Model } from "../../src/trace/model/model";
-import { BlockPanel, CalledPanel, KeptPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
+import {
+  BlockPanel,
+  CalledPanel,
+  EndsPanel,
+  KeptPanel,
+  LanePanel,
+  NodesPanel,
+  WhyPanel,
+} from "../../src/trace/panels";
 import { modelOf } from "../../src/trace/model/whole";
 import { fill, trace } from "./made";
 
@@ -58,6 +66,18 @@ it("lists the nodes that were not run", () => {
   show(<KeptPanel kept={["shout", "greet", "shout"].map((use) => ({ ...one, use }))} />);
   expect([...host.querySelectorAll("li")].map((line) => line.textContent)).toEqual(["shout ×2", "greet"]);
   show(<KeptPanel kept={[]} />);
+  expect(host.textContent).toBe("");
+});
+
+it("says how the loops of a run ended", () => {
+  const end = { walk: "speak", loop: "frames", iterations: 40 };
+  show(<EndsPanel ends={["stop", "bound", "derailed"].map((reason) => ({ ...end, reason }))} />);
+  expect([...host.querySelectorAll("li")].map((line) => line.textContent)).toEqual([
+    "frames ended after 40",
+    "frames reached its limit of 40",
+    "frames: derailed after 40",
+  ]);
+  show(<EndsPanel ends={[]} />);
   expect(host.textContent).toBe("");
 });
 

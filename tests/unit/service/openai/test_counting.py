@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from walkgraph.ids import RunId
-from walkgraph.service.openai.counting import is_cut, loops_of, tokens
+from walkgraph.service.openai.counting import is_cut, loops_of, reasons, tokens
 from walkgraph.service.openai.serving import Output
 from walkgraph.wire import messages as m
 
@@ -37,3 +38,25 @@ PICTURE = Output("image", "image", False, frozenset())
 def test_outputs_count_by_the_loops_that_they_leave_from(outputs: Any, loops: Any, count: int, cut: bool) -> None:
     found = loops_of(END, *outputs)
     assert (found, tokens(found), is_cut(found)) == (loops, count, cut)
+
+
+@pytest.mark.parametrize(
+    ("answer", "frames", "output", "told"),
+    [
+        ("stop", "derailed", SOUND, {"text": "stop", "sound": "derailed"}),
+        ("stop", "derailed", BOUNDED, {"text": "stop", "sound": "derailed"}),
+        ("bound", "stop", SOUND, {"text": "bound", "sound": "stop"}),
+        ("bound", "stop", None, {"text": "bound"}),
+        ("stop", "stop", PICTURE, {"text": "stop"}),
+    ],
+)
+def test_each_output_ends_for_the_reason_of_its_own_loops(answer: str, frames: str, output: Any, told: Any) -> None:
+    loops = (structs.replace(ANSWER, reason=answer), structs.replace(FRAMES, reason=frames))
+    assert reasons(structs.replace(END, loops=loops), TEXT, output) == told
+
+
+def test_sound_that_leaves_from_the_only_loop_ends_with_it() -> None:
+    """Of several reasons, what a component says comes first, then a limit."""
+    assert reasons(structs.replace(END, loops=(FRAMES,)), SOUND) == {"sound": "bound"}
+    both = (FRAMES, structs.replace(ANSWER, reason="derailed"))
+    assert reasons(structs.replace(END, loops=both), SOUND) == {"sound": "derailed"}

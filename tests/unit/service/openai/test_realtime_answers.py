@@ -238,6 +238,7 @@ async def test_a_bound_that_ends_an_answer_is_told() -> None:
             run.end(loops=(m.LoopEnd(walk=loop[0], loop=loop[1], iterations=9, reason="bound"),))
             response = (await peer.until("response.done"))[-1]["response"]
             assert response["status"] == "incomplete"
+            assert "bound" in response["status_details"]["finish_reasons"].values()
             assert response["status_details"]["reason"] == "max_output_tokens"
 
 

@@ -320,3 +320,18 @@ async def test_calls_of_functions_come_as_tool_calls() -> None:
     assert chunks[-1]["finish_reason"] == "tool_calls"
     plain = (await replies.completion([run], sent(), "m"))["choices"][0]
     assert (plain["finish_reason"], "tool_calls" in plain["message"]) == ("stop", False)
+
+
+async def test_speech_that_derails_is_cut_and_said_to_be() -> None:
+    run = live()
+    say(run, "hello")
+    loops = (
+        m.LoopEnd(walk="decode", loop="tokens", iterations=1, reason="stop"),
+        m.LoopEnd(walk="speak", loop="frames", iterations=40, reason="derailed"),
+    )
+    run.take(m.Finished(run=run.id, loops=loops))
+    asked, told = sent(audio="pcm16"), {"text": "stop", "audio": "derailed"}
+    chunks = await deltas(run, sent=asked)
+    ends = [choice for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]]
+    assert [(end["finish_reason"], end["finish_reasons"]) for end in ends] == [("length", told)]
+    assert all("finish_reasons" not in choice for chunk in chunks[:-1] for choice in chunk["choices"])

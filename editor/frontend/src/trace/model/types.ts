@@ -74,8 +74,17 @@ export interface LoopEndShown {
   loop: string;
   iteration: number[];
   iterations: number;
-  reason: "times" | "until" | "error";
+  /** As in `LoopEndedEvent`. */
+  reason: string;
   at: number;
+}
+
+/** Why a loop that a value can end was over in the run, on the device or call by call. */
+export interface LoopReasonShown {
+  walk: string;
+  loop: string;
+  iterations: number;
+  reason: string;
 }
 
 /** A task that a use called: a run of its own. */
@@ -137,6 +146,8 @@ export interface TraceShown {
   hops: HopsShown;
   counters: CountersShown;
   loops: LoopEndShown[];
+  /** None while the run goes on; traces of earlier versions have none. */
+  ends?: LoopReasonShown[];
   /** In the order in which they were asked for; traces of earlier versions have none. */
   called?: CalledShown[];
   /** In the order of their times; traces of earlier versions have none. */
