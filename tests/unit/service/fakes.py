@@ -77,7 +77,7 @@ class FakeDeployment:
     def finish(self, run: m.RunId) -> None:
         """End one that waits."""
         del self._waiting[run]
-        self._take(m.Finished(run=run, seconds=0.5))
+        self._take(m.Finished(run=run, seconds=0.5, loops=LOOPS))
         if not self._waiting:
             self._idle.set()
 

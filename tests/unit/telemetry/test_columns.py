@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.telling import A, sample
 from walkgraph.telemetry.columns import MAGIC, Unreadable, decode, decode_recording, encode, encode_recording
 from walkgraph.telemetry.events import Statistics
-from walkgraph.telemetry.trace import CALL, LAUNCH, Blocks, Counters, Hops, KeptCall, Lane, LoopEnd, Trace
+from walkgraph.telemetry.trace import CALL, LAUNCH, Blocks, Counters, Hops, KeptCall, Lane, LoopEnd, LoopReason, Trace
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
 TIMES = st.integers(-(2**61), 2**61) | st.integers(-2, 300)
@@ -55,6 +55,7 @@ TRACES = st.builds(
     hops=tables(Hops),
     counters=tables(Counters),
     loops=st.just((LoopEnd(rank=0, walk="w", loop="l", iteration=(1,), iterations=2, reason="stop", at=3),)),
+    ends=st.just((LoopReason(walk="w", loop="l", iterations=2, reason="derailed"),)),
     kept=st.just((KeptCall(rank=0, walk="w", node="n", use="u", step=1, iteration=(1,), at=3),)),
     lost=st.integers(0, 5),
     cut=st.booleans(),

@@ -123,7 +123,6 @@ class DeviceLoop:
         """How the values of a collected output are gathered, by its key."""
         edges = tuple(self._edge(edge) for edge in walk.edges)
         self.reasons = tuple(self._reasons())
-        """Flags that say why its `until` ended it, with the keys of their outputs."""
         self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
         """Edges whose values leave while it runs: leaving edges, and those to followers. `source.port` is the output's
         key."""
@@ -223,6 +222,7 @@ class DeviceLoop:
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
+        """Flags that say why its `until` ended it, with the keys of their outputs."""
         if self.until is None or not self.leads:
             return
         place, port = self.until
