@@ -73,7 +73,7 @@ def test_an_answer_is_text_and_sound_whole_or_streamed(omni: openai.OpenAI) -> N
 
 
 def test_an_answer_in_sound_goes_back_into_the_conversation(omni: openai.OpenAI) -> None:
-    how = {**SPOKEN, "model": f"{NAME}/converse", "audio": {"voice": "ethan", "format": "wav"}}
+    how = {**SPOKEN, "audio": {"voice": "Ethan", "format": "wav"}}
     messages: list[Any] = [{"role": "user", "content": media()}]
     first = omni.chat.completions.create(messages=messages, **how).choices[0].message
     messages += [first, {"role": "user", "content": "and now?"}]

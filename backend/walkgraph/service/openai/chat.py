@@ -243,7 +243,7 @@ class _Reading:
         if name is None:
             message = f"`{self._name}` has one voice; leave `audio.voice` out"
             raise unsupported("/audio/voice", "unsupported_parameter", message)
-        params[name] = voice
+        params[name] = self._serving.voice_named(voice)
         self.origins[f"/params/{name}"] = "/audio/voice"
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────

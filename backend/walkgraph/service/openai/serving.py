@@ -117,6 +117,11 @@ class Serving:
         """The parameter that selects the voice."""
         return next((name for name in VOICES if name in self.task.params), None)
 
+    def voice_named(self, asked: str) -> str:
+        """The task's voice of this name, however that is capitalised; a name that it doesn't have stays as it is."""
+        choices = self.params[self.voice].choices if self.voice is not None else None
+        return next((one for one in map(str, choices or ()) if one.casefold() == asked.casefold()), asked)
+
     def inputs_of(self, modality: str) -> tuple[str, ...]:
         """Names of the inputs of a modality, in the order of their declaration."""
         return tuple(name for name, i in self.task.inputs.items() if i.modality == modality)
@@ -201,8 +206,9 @@ def find(deployments: Deployments, model: str) -> tuple[Managed, str | None]:
     return managed, task
 
 
-def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
-    """The task that serves `route` for a request's `model`: the named one, or the deployment's first that can.
+def resolve(deployments: Deployments, model: str, route: Route, *, history: bool = False) -> Resolved:
+    """The task that serves `route` for a request's `model`: the named one, or the deployment's first that can. With
+    `history`, which is earlier answers in the request, the first that takes a conversation, if there is one.
 
     Raises NotFound for an unknown name, Unavailable while the deployment is not judged, Unprocessable
     (`unsupported_route`), with the routes that it serves, if the model can't.
@@ -213,10 +219,10 @@ def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
         if route in known[task].routes:
             return Resolved(managed, known[task])
         raise unsupported("/model", "unsupported_route", _refusal(managed, route, task))
-    able = next((found for found in known.values() if route in found.routes), None)
-    if able is None:
+    able = [found for found in known.values() if route in found.routes]
+    if not able:
         raise unsupported("/model", "unsupported_route", _refusal(managed, route, None))
-    return Resolved(managed, able)
+    return Resolved(managed, next((one for one in able if history and one.conversation is not None), able[0]))
 
 
 def unsupported(pointer: str, code: str, message: str) -> InvalidInput:

@@ -105,7 +105,7 @@ def voice_param(serving: Serving, voice: str, pointer: str) -> dict[str, str]:
     name = serving.voice
     if name is None:
         raise _wrong(pointer, f"task `{serving.name}` has one voice; leave this out")
-    choices = serving.params[name].choices
+    choices, voice = serving.params[name].choices, serving.voice_named(voice)
     if choices and voice not in choices:
         raise _wrong(pointer, f"there is no such voice; there are {_listed(choices)}")
     return {name: voice}

@@ -27,7 +27,8 @@ router = APIRouter(prefix="/v1/chat", tags=["openai"], route_class=StrictRoute, 
 @router.post("/completions", response_model=Completion, responses={200: {"content": _STREAM}})
 async def complete(services: ServicesDep, request: Request, body: ChatRequest) -> Response:
     """Run a task whose output is text. Fields that are not OpenAI's are parameters of the task."""
-    resolved = serving.resolve(services.deployments, body.model, "chat.completions")
+    answered = any(message.role == "assistant" for message in body.messages)
+    resolved = serving.resolve(services.deployments, body.model, "chat.completions", history=answered)
     if idempotency.NAME in request.headers:
         request.state.asked = body.model_dump(mode="json")
     if "audio" in resolved.serving.heard:

@@ -129,7 +129,7 @@ def test_a_system_message_is_the_prompt_where_a_step_reads_that() -> None:
     assert thinking["inputs"] == {"parts": parts[1:]}
 
 
-@pytest.mark.parametrize("voice", ["ethan", {"id": "ethan"}])
+@pytest.mark.parametrize("voice", ["ethan", "Ethan", {"id": "ethan"}])
 def test_sound_is_asked_for_with_its_voice(voice: Any) -> None:
     asked = request(text("a"), modalities=["text", "audio"], audio={"voice": voice, "format": "mp3"})
     sent = chat.send(asked, OMNI)

@@ -106,3 +106,12 @@ async def test_a_deployment_that_is_not_known_yet_is_not_refused_for_good(servic
         serving.resolve(service.services.deployments, "shapes", CHAT)
     answer = await service.http.get("/v1/models")
     assert answer.json()["data"][0]["routes"] == {}
+
+
+async def test_earlier_answers_lead_to_a_task_that_takes_them(service: Running) -> None:
+    await service.deploy()
+    deployments = service.services.deployments
+    assert serving.resolve(deployments, "shapes", CHAT).serving.name == "image_to_text"
+    assert serving.resolve(deployments, "shapes", CHAT, history=True).serving.name == "chat"
+    named = serving.resolve(deployments, "shapes/image_to_text", CHAT, history=True)
+    assert named.serving.name == "image_to_text"

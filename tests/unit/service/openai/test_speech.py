@@ -63,6 +63,7 @@ def test_a_request_becomes_one_that_the_task_takes() -> None:
 
 def test_a_speaker_and_a_system_prompt_are_called_voice_and_instructions() -> None:
     assert speech.voice_param(TALK, "aiden", "/voice") == {"speaker": "aiden"}
+    assert speech.voice_param(TALK, "Aiden", "/voice") == {"speaker": "aiden"}
     asked = SpeechRequest.model_validate({"model": "x", "input": "Hi", "voice": "aiden", "instructions": "Be glad."})
     made = speech.task_body(asked, TALK)
     assert made["params"] == {"speaker": "aiden", "system_prompt": "Be glad."}
