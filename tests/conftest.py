@@ -34,9 +34,9 @@ TOGETHER = ("system", "safety", "browser", "gpu")
 """Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
 GROUPS = {
     "browser/editor": "wander canvas keyboard gallery safety stream choice step_loop redraw keep open markup keys",
-    "browser/runs": "draw newcomer between debug trace call play live taps chat badges history settings film",
+    "browser/runs": "draw newcomer between debug trace call play live taps chat badges history settings film spoken",
     "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
-    "system/openai": "chat language turns images realtime speech around",
+    "system/openai": "chat language turns images realtime speech spoken around",
     "system/documents": "docs readme notebooks ten_minutes",
     "system/starts": "service drain request_way",
     "safety/load": "deploys soak kills connections readers",
