@@ -96,7 +96,7 @@ def test_a_video_is_given_to_the_input_for_it() -> None:
     assert WATCH.serving.routes == ("chat.completions",)
     for found, content, place in (
         (WATCH, (film, film), "/messages/0/content/1/video_url/url"),
-        (OMNI, (film,), "/messages/0/content/0/video_url/url"),
+        (BAGEL, (film,), "/messages/0/content/0/video_url/url"),
     ):
         with pytest.raises(Unprocessable) as refusal:
             chat.send(request(*content), found)
