@@ -33,9 +33,12 @@ TIERS = {
 TOGETHER = ("system", "safety", "browser", "gpu")
 """Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
 GROUPS = {
-    "browser/editor": "wander canvas keyboard gallery safety stream choice step_loop redraw keep open markup keys",
-    "browser/runs": "draw newcomer between debug trace call play live taps chat badges history settings film spoken",
-    "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
+    "browser/editor": "wander canvas keyboard gallery safety stream choice step_loop redraw keep open markup keys "
+    "order map",
+    "browser/runs": "draw newcomer between debug trace call play live taps chat badges history settings film spoken "
+    "run_drawn approval_step called_task blueprint files",
+    "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers "
+    "maps nested_calls",
     "system/openai": "chat language turns images realtime speech spoken around",
     "system/documents": "docs readme notebooks ten_minutes",
     "system/starts": "service drain request_way",
@@ -44,9 +47,10 @@ GROUPS = {
     "safety/faults": "fault_points store_kills optimized",
     "safety/limits": "overload machine cancels media numbers paths outside rows lock",
     "system/measures": "benchmarks",
-    "system/outward": "agents calls_of_itself calls_outside",
-    "system/held": "debugging approvals service_switch nested kept media",
-    "system/surfaces": "native tls cli",
+    "system/outward": "examples agents calls_of_itself calls_outside",
+    "system/plain": "scratch task_calls native blueprint_runs nested",
+    "system/held": "debugging approvals service_switch kept media",
+    "system/surfaces": "tls cli",
     "system/store": "store_postgresql service_store",
     "system/traces": "exports",
     "system/packages": "wheel plugin",
@@ -60,20 +64,36 @@ _PLACES = {
 }
 _ORDER = {place: number for number, place in enumerate(_PLACES)}
 
+NUMBERS: dict[str, tuple[float, float, str]] = {
+    "schedules": (2_000, 10_000, "simulated worlds that are run"),
+    "openapi-cases": (1_000, 2_500, "requests made from the OpenAPI document, in all"),
+    "gestures": (49, 100, "what is done at random in the editor"),
+    "pipelines": (25, 100, "random graphs of small components"),
+    "storm-seconds": (6.0, 60.0, "how long runs are steered at random, in all"),
+    "held-rounds": (2, 10, "deployments whose conductor is held at first"),
+}
+"""Option -> its value at the short and at the long scale, and its meaning."""
+
 # Neither the time of an example nor that of drawing one says anything on a machine that does other work.
-settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any load")
+for scale, examples in (("short", 40), ("long", 100)):
+    settings.register_profile(scale, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
-    parser.addoption("--openapi-cases", type=int, default=2500, help="requests made from the OpenAPI document, in all")
-    parser.addoption("--schedules", type=int, default=10_000, help="simulated worlds that are run")
+    parser.addoption("--scale", choices=("short", "long"), default="short", help="how many random cases there are")
+    for name, (short, long, about) in NUMBERS.items():
+        parser.addoption(f"--{name}", type=type(short), help=f"{about}: {short}; at the long scale {long}")
     parser.addoption("--schedule-seed", type=int, default=0, help="the seed of the first of them")
-    parser.addoption("--pipelines", type=int, default=25, help="random graphs of small components")
-    parser.addoption("--gestures", type=int, default=100, help="what is done at random in the editor")
     parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
-    parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    scale = config.option.scale
+    settings.load_profile(scale)
+    for name, (short, long, _) in NUMBERS.items():
+        key = name.replace("-", "_")
+        if getattr(config.option, key) is None:
+            setattr(config.option, key, long if scale == "long" else short)
 
 
 @pytest.fixture

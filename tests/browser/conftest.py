@@ -71,17 +71,20 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def person(chromium: Browser, running: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Person]:
-    """Logged in, on an empty page. Screenshots that a test takes lie in its temporary folder."""
-    context = chromium.new_context(viewport=WINDOW, permissions=["clipboard-read", "clipboard-write"])
+    """Logged in, on an empty page that keeps still: frames of movements take a processor of their own. Screenshots
+    that a test takes lie in its temporary folder, if it doesn't run beside others or if it fails."""
+    clipboard = ["clipboard-read", "clipboard-write"]
+    context = chromium.new_context(viewport=WINDOW, permissions=clipboard, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1000)
     faults: list[str] = []
     context.on("console", lambda message: faults.extend(_fault(message)))
     context.on("weberror", lambda thrown: faults.append(f"thrown: {thrown.error}"))
-    found = Person(context.new_page(), running, tmp_path)
+    found = Person(context.new_page(), running, tmp_path, alone=not hasattr(request.config, "workerinput"))
     answer = context.request.get(found.address())
     assert answer.ok, answer
     yield found
     if _failed(request):
+        found.alone = True
         found.look("at_the_end")
     context.close()
     unexpected = [fault for fault in faults if not any(word in fault for word in found.expected)]

@@ -19,24 +19,27 @@ PATIENCE = 60.0
 
 
 class Person:
-    def __init__(self, page: Page, running: Service, folder: Path) -> None:
+    def __init__(self, page: Page, running: Service, folder: Path, *, alone: bool = True) -> None:
         self.page = page
         self.running = running
+        self.alone = alone
+        """No other tests run beside this one: somebody may look at its screenshots."""
         self.expected: list[str] = []
         """Parts of console errors that this test brings about."""
         self._folder = folder
         self._looks = 0
 
     def look(self, name: str) -> Path:
-        """A screenshot, numbered in the order of looking."""
+        """A screenshot, numbered in the order of looking; none beside other tests, whose time it would take."""
         self._looks += 1
         path = self._folder / f"{self._looks:02}_{name}.png"
-        self.page.screenshot(path=path)
+        if self.alone:
+            self.page.screenshot(path=path)
         return path
 
     def another(self) -> Person:
         """Another tab of the same browser; what it logs counts as this one's."""
-        found = Person(self.page.context.new_page(), self.running, self._folder)
+        found = Person(self.page.context.new_page(), self.running, self._folder, alone=self.alone)
         found.expected = self.expected
         found._looks = self._looks + 20
         return found

@@ -22,6 +22,7 @@ def running(across: Service) -> Service:
 
 def test_an_episode_is_watched_seen_again_and_taken_along(person: Person) -> None:
     page = person.page
+    page.emulate_media(reduced_motion="no-preference")
     person.go("playground?deployment=reach")
     page.get_by_role("tab", name="Play an episode").click()
     expect(page.get_by_label("Instruction", exact=True)).to_have_value("reach the red ball")

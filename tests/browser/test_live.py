@@ -32,6 +32,7 @@ def reached(place: Locator) -> int:
 
 
 def test_badges_change_while_runs_go(person: Person, running: Service) -> None:
+    person.page.emulate_media(reduced_motion="no-preference")
     person.open("shapes")
     person.canvas("Draw with guidance")
     person.near()
@@ -43,6 +44,7 @@ def test_badges_change_while_runs_go(person: Person, running: Service) -> None:
             expect(shown).to_have_attribute("data-activity", "running")
             expect(shown).to_have_text(re.compile(r"#\d+ · [\d.]+/s · [\d.]+ ms"))
         expect(place).to_have_text(re.compile(r"^\d+ / 199$"))
+        expect(person.page.locator(".wg-tokens")).to_be_visible()
         before = reached(place)
         expect(place).not_to_have_text(f"{before} / 199")
         assert reached(place) > before

@@ -47,7 +47,7 @@ def traced(checkout: Path = HERE) -> set[Called]:
         phase.write_bytes(b"\0")
         paths = (HERE / "tests" / "support" / "traced", checkout / "backend")
         environment = {"TRACED_CALLS": folder, "PYTHONPATH": os.pathsep.join(map(str, paths))}
-        with service(Path(folder) / "home", telemetry="off") as found:
+        with service(Path(folder) / "home", telemetry="off", studio="false") as found:
             found.environment |= environment
             found.up()
             found.wait_ready("shapes")

@@ -18,7 +18,12 @@ from tests.safety.plugin import Figure, Scale
 from tests.support import asserting
 
 PACKAGES = ("backend/walkgraph", "editor/walkgraph_editor")
-SOME = ("tests/system/test_service.py", "tests/safety/test_optimized.py", "-k", "draws or private or executed")
+SOME = (
+    "tests/safety/test_optimized.py::test_asserts_of_tests_are_executed",
+    "tests/unit/conductor",
+    "tests/unit/service/test_access.py",
+)
+"""Without torch, whose bytecode for optimized processes takes half a minute to make."""
 TIERS = "unit or contract or system"
 OPTIMIZED = {"PYTHONOPTIMIZE": "1"}
 """Processes that are started by optimized ones are so too."""

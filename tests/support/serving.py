@@ -63,6 +63,11 @@ class Service:
     def client(self) -> Client:
         return Client(self.told["url"], self.token)
 
+    def take_back(self, *deployments: str) -> None:
+        with self.client() as client:
+            for name in deployments:
+                client.undeploy(name)
+
     def wait_ready(self, deployment: str) -> dict[str, Any]:
         with self.client() as client:
             for found in client.follow_deployment(deployment):

@@ -8,22 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 from walkgraph.client import Client
 
 PLAIN, NAME = "synthetic_maps", "packed"
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("blueprints") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy(PLAIN, f"{PLAIN}_two_ranks", PLAIN)
-            client.deploy(packed(client), placement(), NAME)
-        found.wait_ready(PLAIN)
-        found.wait_ready(NAME)
-        yield found
+def running(plain: Service) -> Iterator[Service]:
+    with plain.client() as client:
+        client.deploy(PLAIN, f"{PLAIN}_two_ranks", PLAIN)
+        client.deploy(packed(client), placement(), NAME)
+    for name in (PLAIN, NAME):
+        plain.wait_ready(name)
+    yield plain
+    plain.take_back(PLAIN, NAME)
 
 
 def packed(client: Client) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from websockets.sync.client import ClientConnection, connect
 
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 from tests.support.yardstick import patience
 
 CPU = {
@@ -31,20 +31,20 @@ SIDE = 32
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Service]:
+def running(plain: Service, repository: Path) -> Iterator[Service]:
     """A policy, a world and a memory, each deployed."""
     world = json.loads((repository / "graphs/vjepa2_ac.json").read_text())
     world["weights"]["vjepa2"]["source"] = "random:vjepa2-ac-tiny:3"
     world["nodes"]["picture_in"]["params"]["size"] = SIDE
-    with service(tmp_path_factory.mktemp("native") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy("reach", "reach_one_cpu")
-            client.deploy(world, CPU, "world")
-            client.deploy("synthetic_states", CPU)
-        for name in ("reach", "world", "synthetic_states"):
-            found.wait_ready(name)
-        yield found
+    names = ("reach", "world", "synthetic_states")
+    with plain.client() as client:
+        client.deploy("reach", "reach_one_cpu")
+        client.deploy(world, CPU, "world")
+        client.deploy("synthetic_states", CPU)
+    for name in names:
+        plain.wait_ready(name)
+    yield plain
+    plain.take_back(*names)
 
 
 class Robot:

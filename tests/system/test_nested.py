@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 from tests.system.test_debugging import Followed, at
 from walkgraph.client import Client
 
@@ -17,13 +17,12 @@ GIVEN = {"params": {"rounds": 4, "horizon": 3, "ways": 5, "seed": 3}}
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("nested") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy(NAME, "synthetic_search_one_cpu", NAME)
-        found.wait_ready(NAME)
-        yield found
+def running(plain: Service) -> Iterator[Service]:
+    with plain.client() as client:
+        client.deploy(NAME, "synthetic_search_one_cpu", NAME)
+    plain.wait_ready(NAME)
+    yield plain
+    plain.take_back(NAME)
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 from tests.support.yardstick import patience
 from tests.unit.worker.test_pipelines import letter
 from walkgraph.client import Client, ProblemError
@@ -19,11 +18,8 @@ DRAW = {"inputs": {"prompt": "a red circle on white"}, "params": {"seed": 4, "st
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("scratch") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        yield found
-        assert found.down() == 0
+def running(plain: Service) -> Service:
+    return plain
 
 
 def counting(client: Client, value: int) -> dict[str, Any]:
@@ -70,6 +66,7 @@ def test_the_same_worker_serves_one_graph_after_the_other(running: Service) -> N
         assert [told(client, name, "spin", spin) for name in ("three", "eight")] == results[:2]
         assert told(client, "drawn", "text_to_image", DRAW) == drawn
         client.end_scratch("page")
+        running.take_back("three", "eight", "drawn")
         assert "page" not in {found["id"] for found in client.deployments()}
 
 
@@ -129,6 +126,7 @@ def test_nodes_that_have_not_changed_are_not_run_again(running: Service) -> None
         assert [called(client, "clients") for _ in range(2)] == [(first, whole)] * 2
         for page in ("kept", "other"):
             client.end_scratch(page)
+        client.undeploy("clients")
 
 
 @pytest.mark.slow
@@ -148,6 +146,7 @@ def test_clients_get_what_nodes_keep_for_their_key_or_for_all(running: Service) 
             kept.append({one["node"] for one in client.get_run(answer["run"])["times"] if one["kept"]})
         assert kept == [set(), {"both"}, {"both", "shout"}]
         assert outputs[1:] == outputs[:1] * 2
+        client.undeploy("keeping")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 from walkgraph.client import Client
 from walkgraph.client.errors import ProblemError
 
@@ -136,17 +136,16 @@ INNER: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("calls") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy(INNER, name="inner")
-            client.deploy(outer(), name="outer")
-            client.deploy(outer(), TWO, name="apart")
-            for name in ("inner", "outer", "apart"):
-                found.wait_ready(name)
-        yield found
-        assert found.down() == 0
+def running(plain: Service) -> Iterator[Service]:
+    names = ("inner", "outer", "apart")
+    with plain.client() as client:
+        client.deploy(INNER, name="inner")
+        client.deploy(outer(), name="outer")
+        client.deploy(outer(), TWO, name="apart")
+    for name in names:
+        plain.wait_ready(name)
+    yield plain
+    plain.take_back(*names)
 
 
 def answer(client: Client, deployment: str, task: str, **params: Any) -> Any:
@@ -269,3 +268,4 @@ def test_a_graph_whose_deployment_is_gone_is_a_typed_error(running: Service) -> 
             answer(client, "lonely", "fail")
         assert "no deployment serves the graph `gone`" in str(raised.value)
         assert answer(client, "lonely", "twice", n=2) == 2
+        client.undeploy("lonely")

@@ -53,7 +53,7 @@ MANY = 500
 """Schedules among which everything that may happen does, but for what is rare."""
 MANY_MORE = 5_000
 """Schedules among which even that happens."""
-BLOCKS = 10
+BLOCKS = 4
 """Parts of the schedules, each a group of its own: so they run in all test processes."""
 
 
