@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,7 @@ def _verb(command: Any, words: str) -> str:
 
 
 def _options(command: Any, words: str) -> str:
-    context = typer.main.get_command(cli.build()).make_context("walkgraph", ["version"], resilient_parsing=True)
-    usage = f"{words} {' '.join(command.collect_usage_pieces(context))}".replace("{", "").replace("}", "")
+    usage = f"{words} {' '.join(command.collect_usage_pieces(_context()))}".replace("{", "").replace("}", "")
     rows = []
     for one in command.params:
         if getattr(one, "hidden", False) or not getattr(one, "opts", None):
@@ -66,6 +66,11 @@ def _options(command: Any, words: str) -> str:
         name = (one.metavar or one.name.upper()) if one.param_type_name == "argument" else ", ".join(one.opts)
         rows.append((code(name), sentence(getattr(one, "help", "") or "")))
     return f"\n```text\n{usage}\n```\n\n{table(('argument', ''), rows)}\n"
+
+
+@cache
+def _context() -> Any:
+    return typer.main.get_command(cli.build()).make_context("walkgraph", ["version"], resilient_parsing=True)
 
 
 def _prose(text: str) -> str:

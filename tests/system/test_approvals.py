@@ -17,7 +17,7 @@ GRAPH, PLACEMENT, NAME = "synthetic_approvals", "synthetic_approvals_two_ranks",
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("asking") / "home") as found:
+    with service(tmp_path_factory.mktemp("asking") / "home", studio="false") as found:
         found.up("--no-deploy")
         with found.client() as client:
             client.deploy(GRAPH, PLACEMENT, NAME)

@@ -104,7 +104,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     endpoint = f"http://127.0.0.1:{spans.server_port}"
     try:
         home = tmp_path_factory.mktemp("exports") / "home"
-        with service(home, telemetry="full", otlp_endpoint=endpoint) as running:
+        with service(home, studio="false", telemetry="full", otlp_endpoint=endpoint) as running:
             running.up("--no-deploy")
             with running.client() as client:
                 client.deploy("shapes", "shapes_cfg3_cpu")

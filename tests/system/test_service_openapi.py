@@ -25,8 +25,8 @@ from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
 SEED = 20261122
-SERVED = 3
-"""Answers of each operation, at least: whatever is asked of it, some of it is right."""
+SERVED, EACH = 3, 800
+"""Right answers of each operation, at least: one for so many requests in all, and no more than `SERVED`."""
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ async def test_what_is_published_is_what_is_answered(
     assert sum(sum(statuses.values()) for statuses in storm.answered.values()) >= openapi_cases, told
     served = {label: sum(n for status, n in storm.answered[label].items() if status < 300) for label in storm.published}
     figure("requests, no 500 and every answer as published", openapi_cases, at_least=20_000)
-    few = {label: n for label, n in served.items() if n < SERVED}
+    few = {label: n for label, n in served.items() if n < min(SERVED, openapi_cases // EACH)}
     assert few == {}, told
     await refused(service, storm)
     never = [label for label, statuses in storm.answered.items() if not any(400 <= s < 500 for s in statuses)]

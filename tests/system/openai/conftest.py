@@ -72,7 +72,7 @@ def llm() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("openai") / "home") as found:
+    with service(tmp_path_factory.mktemp("openai") / "home", studio="false") as found:
         found.up()
         with found.client() as client:
             for graph in (bagel(), orpheus(), llm()):
