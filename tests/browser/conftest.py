@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
+from tests.browser.expecting import set_options
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service, service, starter
 
@@ -29,7 +30,7 @@ TWO_RANKS = {
     "ranks": [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cpu"}],
 }
 
-expect.set_options(timeout=PATIENCE * 1000)
+set_options(timeout=PATIENCE * 1000)
 
 
 @pytest.fixture(scope="package")

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from playwright.sync_api import Download, Locator, Page, expect
+from playwright.sync_api import Download, Locator, Page
 
+from tests.browser.expecting import expect
 from tests.support.serving import Service
 
 Point = tuple[float, float]

@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import soundfile
 from PIL import Image
-from playwright.sync_api import Browser, Locator, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, ViewportSize, sync_playwright
 
 from tests.browser.conftest import FLAGS
+from tests.browser.expecting import expect
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service, service
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from playwright.sync_api import expect
-
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 GRAPH: dict[str, Any] = {

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 Walk = dict[str, Any]

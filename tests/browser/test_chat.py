@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from PIL import Image, ImageDraw
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from tests.browser.test_play import done
 

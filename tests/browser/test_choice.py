@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from playwright.sync_api import expect
-
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 NAME = "either"

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from tests.support.serving import Service, starter
 

@@ -6,8 +6,9 @@ import re
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from tests.support.serving import Service
 

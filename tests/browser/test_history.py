@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service
 from walkgraph.client import Client

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 

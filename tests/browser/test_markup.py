@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 ATTACK = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"

@@ -1,4 +1,4 @@
-"""Every bundled graph opens, and comes back from the editor as it was, up to its layout."""
+"""Bundled graphs open, and come back from the editor as they were, up to their layout; at the long scale all do."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from walkgraph.resources import bundled
 
+FEW = ("qwen3_omni", "synthetic_approvals", "synthetic_maps")
+"""Streams, steps of a person, and maps in maps. Vitest writes all documents as they were read, without a page."""
 
-@pytest.mark.parametrize("name", sorted(bundled("graphs")))
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", sorted(bundled("graphs")) if metafunc.config.option.scale == "long" else FEW)
+
+
 def test_a_graph_is_saved_as_it_was_read(person: Person, repository: Path, name: str) -> None:
     person.open(name)
     node = person.page.locator('.react-flow__node[data-id^="use:"]').first

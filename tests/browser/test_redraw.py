@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.hand import Hand
 from tests.browser.person import Person
 from tests.support.yardstick import patience

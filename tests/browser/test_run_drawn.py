@@ -7,8 +7,8 @@ from collections import deque
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from walkgraph.client import ProblemError
 

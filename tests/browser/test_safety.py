@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Error, Locator, WebSocketRoute, expect
+from playwright.sync_api import Error, Locator, WebSocketRoute
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 GRAPH = "shapes"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import expect
-
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 LIGHTNESS = """found => getComputedStyle(found).backgroundColor.match(/[\\d.]+/g).slice(0, 3)

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 NAME = "redraw"

@@ -7,8 +7,9 @@ import random
 import re
 from typing import Any
 
-from playwright.sync_api import Locator, Route, expect
+from playwright.sync_api import Locator, Route
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 
 BLOCKS = 10_000

@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from playwright.sync_api import expect
-
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from tests.browser.wanderer import Wanderer, differences
 

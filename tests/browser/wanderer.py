@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person, Point
 
 Document = dict[str, Any]

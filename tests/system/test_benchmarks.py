@@ -1,12 +1,42 @@
 """Benchmarks that start a service run with the tiny models and two clients, and print their figures."""
 
+from __future__ import annotations
+
+import importlib
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+SHARING = ("rest", "language", "speech", "telemetry")
+"""These are run in one service, in which nothing is deployed before and after each; the others start their own."""
+
+
+class Shared(NamedTuple):
+    home: Path
+    server: Any
+
+    @contextmanager
+    def service(self, folder: Path, *, starter: bool) -> Iterator[Any]:
+        """In place of the benchmarks' own."""
+        assert (folder, starter) == (self.home, False)
+        yield self.server
+        for one in self.server.client.deployments():
+            self.server.client.undeploy(one["id"])
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(FOLDER))
+        home = tmp_path_factory.mktemp("benchmarks")
+        with importlib.import_module("_service").service(home, starter=False) as server:
+            yield Shared(home, server)
 
 
 @pytest.mark.parametrize(
@@ -22,9 +52,16 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     ],
 )
 def test_a_benchmark_of_a_service_can_be_run(
-    name: str, told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    told: list[str],
+    shared: Shared,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
+    if name in SHARING:
+        monkeypatch.setattr("_service.home", lambda: nullcontext(shared.home))
+        monkeypatch.setattr("_service.service", shared.service)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--check"])
     runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
