@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 from PIL import Image
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
+from tests.browser.expecting import expect
 from tests.browser.person import Person
 from tests.browser.test_chat import here
 from tests.browser.test_play import done
