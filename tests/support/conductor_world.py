@@ -23,6 +23,7 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
@@ -210,7 +211,7 @@ class World:
     def __init__(self, graph: Graph, plan: Plan, limits: Limits, seed: int) -> None:
         self.chance = random.Random(seed)
         self.now = 100.0
-        self.core = Conductor(graph, plan, limits, lambda: 7)
+        self.core = Conductor(ItineraryCache(graph, plan), limits, lambda: 7)
         self.workers: dict[Rank, FakeWorker] = {}
         self.accepted: set[str] = set()
         self.rejected: dict[str, m.Rejected] = {}

@@ -31,6 +31,7 @@ from tests.support.deployment import children, is_gone, shared_memory
 from tests.support.failing_cases import CASES, Case
 from tests.support.forked import Child, OwnForks, fork
 from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.graph import codec as graphs
 from walkgraph.ids import RunId
@@ -56,7 +57,7 @@ TRIES = 8
 def conduct(directory: Path) -> None:
     work_telemetry.GAUGE_SECONDS = 0.05  # (in this process, and those that it forks)
     spec = read_spec(directory)
-    core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
+    core = Conductor(ItineraryCache(graphs.load(spec.graph), spec.plan), spec.limits, lambda: 7)
     faults = fault_points(spec.fault, directory, "conductor")
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))

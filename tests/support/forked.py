@@ -22,6 +22,7 @@ import zmq
 from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
 from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
@@ -146,7 +147,7 @@ def conduct(directory: Path, losing: bool) -> None:
     if losing:  # and nobody waits for long
         stalls.QUIET_SECONDS, stalls.AGAIN_SECONDS = 0.3, 0.1
     spec = read_spec(directory)
-    core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
+    core = Conductor(ItineraryCache(graphs.load(spec.graph), spec.plan), spec.limits, lambda: 7)
     context: sockets.Context = zmq.Context()
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))

@@ -24,13 +24,12 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.requests import closed, judge
 from walkgraph.conductor.runs.runs import Runs
-from walkgraph.conductor.taking_up import ServedPlan, TakingUp
-from walkgraph.graph.document import Graph
-from walkgraph.placement.tables import Plan
+from walkgraph.conductor.taking_up import ServedPlan, TakingUp, itineraries_of
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
@@ -42,12 +41,20 @@ State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"
 
 
 class Conductor:
-    def __init__(self, graph: Graph, plan: Plan, limits: Limits, draw_seed: Callable[[], int], name: str = "") -> None:
-        """`name`: the plan's name in telemetry; empty: the spec's."""
+    def __init__(
+        self,
+        itineraries: ItineraryCache,
+        limits: Limits,
+        draw_seed: Callable[[], int],
+        name: str = "",
+        read: Callable[[m.TakeUp], ItineraryCache] = itineraries_of,
+    ) -> None:
+        """`itineraries`: those of the graph and plan that are served first. `name`: the plan's name in telemetry;
+        empty: the spec's. `read`: makes the itineraries of those that are taken up later."""
         self._limits, self._draw_seed = limits, draw_seed
-        self.ranks = Ranks(plan, limits, name)
-        first = ServedPlan(graph, plan, self.ranks, limits.running, name)
-        self._taking = TakingUp(first, self.ranks, limits.running)
+        self.ranks = Ranks(itineraries.plan, limits, name)
+        first = ServedPlan(itineraries, self.ranks, limits.running, name)
+        self._taking = TakingUp(first, self.ranks, limits.running, read)
         self._draining = False
         self._failed: str | None = None
         self._stop_at: float | None = None

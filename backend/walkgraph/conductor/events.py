@@ -1,88 +1,76 @@
 """Events and commands of a conductor's core. The core gets the time as an argument and never reads a clock."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 
 
-@dataclass(frozen=True, slots=True)
-class FromService:
+class FromService(Struct, frozen=True):
     message: m.ToConductor
 
 
-@dataclass(frozen=True, slots=True)
-class FromRank:
+class FromRank(Struct, frozen=True):
     rank: Rank
     start: int
     """The number of the rank's start that sent it."""
     message: m.FromWorker
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(Struct, frozen=True):
     rank: Rank
     start: int
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Died:
+class Died(Struct, frozen=True):
     rank: Rank
     start: int
     code: int | None
     """Exit status; negative for a signal. None if nobody knows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
 Event = FromService | FromRank | Spawned | Died | Tick
 
 
-@dataclass(frozen=True, slots=True)
-class ToService:
+class ToService(Struct, frozen=True):
     message: m.FromConductor
 
 
-@dataclass(frozen=True, slots=True)
-class ToRank:
+class ToRank(Struct, frozen=True):
     rank: Rank
     message: m.ToWorker
 
 
-@dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(Struct, frozen=True):
     """Answered by `Spawned`, and later by `Died`."""
 
     rank: Rank
     start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """Kills the worker with SIGKILL, because it doesn't answer or must end now."""
 
     rank: Rank
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True):
     event: t.Any
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Struct, frozen=True):
     """Telemetry goes by this name from now on."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """The deployment has ended, and all of its workers are gone."""
 
 

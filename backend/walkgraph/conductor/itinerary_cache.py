@@ -57,7 +57,8 @@ class ItineraryCache:
     """The cache of one graph and plan."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
-        self._graph, self._plan, self._facts = graph, plan, Facts(plan)
+        self.graph, self.plan = graph, plan
+        self._facts = Facts(plan)
         self._known: dict[_Key, CachedItinerary] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
         self._walked = {name: _Walked(walks_turns(task), reads_calls(task)) for name, task in graph.tasks.items()}
@@ -84,10 +85,10 @@ class ItineraryCache:
         self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
     ) -> tuple[Itinerary, Legs | None]:
         """The first itinerary of a request's ranks, and the legs that follow."""
-        return legs_of(self._facts, self._graph.tasks[submit.task], params, given, found, _resumed(submit))
+        return legs_of(self._facts, self.graph.tasks[submit.task], params, given, found, _resumed(submit))
 
     def _found(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
-        plan, task = self._plan, self._graph.tasks[submit.task]
+        plan, task = self.plan, self.graph.tasks[submit.task]
         expanded = expanded_request(self._facts, task, params, given, submit.outputs, _resumed(submit))
         itinerary = expanded.itinerary
         return CachedItinerary(expanded, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))

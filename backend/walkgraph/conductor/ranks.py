@@ -179,11 +179,13 @@ class Ranks:
 
     def due(self) -> float:
         """Time of the next restart, ping or kill."""
-        times = [w.retry for w in self._workers.values() if w.retry is not None]
+        due = float("inf")
         for worker in self._workers.values():
+            if worker.retry is not None:
+                due = min(due, worker.retry)
             if worker.pid is not None and not worker.killed:
-                times.append(self._watchdog.due(worker))
-        return min(times, default=float("inf"))
+                due = min(due, self._watchdog.due(worker))
+        return due
 
     def give_up(self) -> None:
         """Ends all restarts."""

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.conductor.processes import ForkLink
 from walkgraph.graph import codec
@@ -23,7 +24,8 @@ def serve(directory: Path, fork_server: Path) -> None:
     """`fork_server`: the socket of the process that workers are forked from."""
     spec = read_spec(directory)
     name = spec.telemetry_name or spec.name
-    core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS), name)
+    itineraries = ItineraryCache(codec.load(spec.graph), spec.plan)
+    core = Conductor(itineraries, spec.limits, lambda: secrets.randbits(SEED_BITS), name)
     faults = fault_points(spec.fault, directory, "conductor")
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))

@@ -4,6 +4,7 @@ ending ──no run is left──> loading ──all ranks ready──> over
                               └──a rank can't load, or dies──> the former plan is loaded
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,20 +17,23 @@ from walkgraph.conductor.runs.runs import Runs
 from walkgraph.conductor.runs.watching import Watching
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
-from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
 from walkgraph.placement.succession import same_processes
-from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
+
+
+def itineraries_of(message: m.TakeUp) -> ItineraryCache:
+    return ItineraryCache(codec.load(message.graph), message.plan)
 
 
 class ServedPlan:
     """A graph and its plan, with everything that depends on the two."""
 
-    def __init__(self, graph: Graph, plan: Plan, ranks: Ranks, running: int, name: str) -> None:
-        """`running`: the most runs admitted at a time. `name`: its name in telemetry; empty: the spec's."""
-        self.graph, self.plan, self.name = graph, plan, name
-        self.itineraries, self.pages, self.watching = ItineraryCache(graph, plan), PageBudget(plan), Watching(plan)
+    def __init__(self, itineraries: ItineraryCache, ranks: Ranks, running: int, name: str) -> None:
+        """`itineraries`: those of the graph and the plan. `running`: the most runs admitted at a time. `name`: its name
+        in telemetry; empty: the spec's."""
+        self.graph, self.plan, self.name = itineraries.graph, itineraries.plan, name
+        self.itineraries, self.pages, self.watching = itineraries, PageBudget(self.plan), Watching(self.plan)
         self.runs = Runs(self.pages, AdmissionRules(ranks.ready, running, self.watching.steps))
 
 
@@ -45,10 +49,17 @@ class _Change:
 
 
 class TakingUp:
-    def __init__(self, served: ServedPlan, ranks: Ranks, running: int) -> None:
-        """`served`: the first plan. `running`: the most runs admitted at a time."""
+    def __init__(
+        self,
+        served: ServedPlan,
+        ranks: Ranks,
+        running: int,
+        read: Callable[[m.TakeUp], ItineraryCache] = itineraries_of,
+    ) -> None:
+        """`served`: the first plan. `running`: the most runs admitted at a time. `read`: makes the itineraries of a
+        graph and plan that are to be taken up."""
         self.served = served
-        self._ranks, self._running = ranks, running
+        self._ranks, self._running, self._read = ranks, running, read
         self._change: _Change | None = None
 
     @property
@@ -65,8 +76,7 @@ class TakingUp:
         if refused is not None:
             error = ErrorInfo(code="refused", message=refused)
             return [ToService(m.TakenUp(number=message.number, error=error))]
-        graph, name = codec.load(message.graph), message.telemetry_name
-        wanted = ServedPlan(graph, message.plan, self._ranks, self._running, name)
+        wanted = ServedPlan(self._read(message), self._ranks, self._running, message.telemetry_name)
         self._change = _Change(message.number, wanted, self.served)
         return self.served.runs.end_all("cancelled", now, "the graph that it runs was changed")
 
@@ -115,7 +125,7 @@ class TakingUp:
 
     def _without_sessions(self, former: ServedPlan) -> ServedPlan:
         """A plan that is loaded again: what its sessions kept is gone."""
-        anew = ServedPlan(former.graph, former.plan, self._ranks, self._running, former.name)
+        anew = ServedPlan(former.itineraries, self._ranks, self._running, former.name)
         anew.watching.watch = former.watching.watch
         return anew
 

@@ -72,7 +72,8 @@ class Watchdog:
 
     def due(self, worker: RankRecord) -> float:
         """Time at which `watch` must act on a worker, unless it sends a message before."""
-        return min(self._deadline(worker), self._connect_deadline(worker))
+        deadline = self._deadline(worker)
+        return deadline if worker.state == "ready" else min(deadline, self._connect_deadline(worker))
 
     def watch(self, worker: RankRecord, others: Iterable[RankRecord], now: float) -> Iterable[Command]:
         if now >= self._connect_deadline(worker):

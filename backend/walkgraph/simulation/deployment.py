@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from walkgraph.conductor import events as c
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
@@ -44,7 +45,10 @@ class SimulatedDeployment:
         self._stopping = False
         self._failed = False
         self.processes = SimulatedProcesses(simulator, scenario, page, chances, parts, self._heard, self._hear)
-        self.conductor = parts.conductor(scenario.graph, scenario.plan, limits(self.processes.fragile), lambda: 7)
+        self._known = (scenario, *page.others)
+        self.conductor = parts.conductor(
+            scenario.itineraries, limits(self.processes.fragile), lambda: 7, read=self._itineraries
+        )
 
     def begin(self) -> None:
         self._perform(self.conductor.begin(self._simulator.now))
@@ -149,6 +153,10 @@ class SimulatedDeployment:
     def _heard(self, source: Endpoint, frames: Frames) -> None:
         messages = codec.from_worker.decode_all(frames[0])
         self._hear(*(c.FromRank(Rank(source.rank), source.start, message) for message in messages))
+
+    def _itineraries(self, message: m.TakeUp) -> ItineraryCache:
+        documents = [one.document for one in self._known]
+        return self._known[documents.index(message.graph)].itineraries
 
     def _kill(self, rank: Rank) -> None:
         """Kills a process, which must be one that doesn't answer unless the deployment is ending."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from walkgraph.simulation.simulator import Simulator
@@ -39,7 +40,7 @@ class Network:
             arrives = self.arrival(source, target, one)
             self.in_flight += 1
             self._simulator.counts["messages"] += 1
-            self._simulator.at(arrives, lambda one=one: self._arrive(one, deliver))
+            self._simulator.at(arrives, partial(self._arrive, one, deliver))
 
     def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
         """The messages that get through: all. A network that loses or repeats messages overrides this."""

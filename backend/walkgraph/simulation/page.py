@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from walkgraph.graph import codec
 from walkgraph.ids import RunId
 from walkgraph.simulation.asked_run import AskedRun
 from walkgraph.simulation.person import SimulatedPerson, ended_by_a_change
@@ -61,7 +60,7 @@ class Drawing:
         self._since = self._simulator.now
         self.changes += 1
         name = f"drawn {self.changes}"
-        self._send(m.TakeUp(number=self.changes, graph=codec.dump(wanted.graph), plan=wanted.plan, telemetry_name=name))
+        self._send(m.TakeUp(number=self.changes, graph=wanted.document, plan=wanted.plan, telemetry_name=name))
 
     def told(self, message: m.TakenUp, *, lost: Sequence[float], failed: bool, stopping: bool) -> None:
         """Checks the answer. `lost`: times at which ranks were lost; `failed`: the deployment has."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from walkgraph.components import catalogue
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
@@ -81,6 +82,15 @@ class Scenario:
     def variants(self) -> Mapping[Rank, Variants]:
         """Plan variants by rank. Made once, since they hold nothing of a run."""
         return {rank.rank: Variants(self.plan, rank.rank) for rank in self.plan.ranks}
+
+    @cached_property
+    def itineraries(self) -> ItineraryCache:
+        """Made once too: what it keeps depends on nothing but the graph, the plan and what is requested."""
+        return ItineraryCache(self.graph, self.plan)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        return codec.dump(self.graph)
 
     @property
     def paged(self) -> tuple[str, ...]:

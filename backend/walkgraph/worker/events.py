@@ -3,8 +3,9 @@
 Values are local Python values and tensors; the loop packs and unpacks them.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
@@ -25,16 +26,14 @@ class _AbsentValue:
 ABSENT: Final = _AbsentValue()
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(Struct, frozen=True):
     """A message from a peer, with its value unpacked (None if it has none)."""
 
     message: BetweenWorkers
     value: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The conductor's `Start`, with its inputs unpacked."""
 
     run: RunId
@@ -48,33 +47,28 @@ class Started:
     hold: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Extended:
+class Extended(Struct, frozen=True):
     """The conductor's `Extend`."""
 
     run: RunId
     leg: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     run: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
+class Gated(Struct, frozen=True):
     gate: Gate
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """New taps and breakpoints."""
 
     watch: Watch
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(Struct, frozen=True):
     """Names one call or state operation of a run."""
 
     run: str
@@ -83,8 +77,7 @@ class Ref:
     iteration: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CallDone:
+class CallDone(Struct, frozen=True):
     """A call or a state operation has ended; exactly one of `outputs` and `error` is set."""
 
     ref: Ref
@@ -113,8 +106,7 @@ class CallDone:
         return self.reason != BOUND
 
 
-@dataclass(frozen=True, slots=True)
-class CallBegun:
+class CallBegun(Struct, frozen=True):
     """A call is in flight, and its outputs may be given to other calls on the device, which are launched behind it.
     `CallDone` follows."""
 
@@ -122,8 +114,7 @@ class CallBegun:
     outputs: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PieceCame:
+class PieceCame(Struct, frozen=True):
     """A called task has sent a value, which leaves at once. `CallDone` follows."""
 
     ref: Ref
@@ -134,8 +125,7 @@ class PieceCame:
 Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun | CallDone | PieceCame | Items
 
 
-@dataclass(frozen=True, slots=True)
-class RunCall:
+class RunCall(Struct, frozen=True):
     call: Call
     task: str = ""
     """`graph/task`, or a component's name, if the service serves it; otherwise the engine does."""
@@ -145,15 +135,13 @@ class RunCall:
     """For a task, the outputs whose values leave as it sends them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLoop:
+class RunLoop(Struct, frozen=True):
     """Run a device loop. `Items` come while it runs, then `CallDone` with the outputs of kind `last` and `collect`."""
 
     call: LoopCall
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """Allow a loop to launch iterations up to this count; no effect if it has ended."""
 
     ref: Ref
@@ -162,8 +150,7 @@ class Allow:
     """The items that streams have brought for these iterations and later ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class MoveState:
+class MoveState(Struct, frozen=True):
     """Move a state. `fork`: copy `source` to `target`. `export`: return `source` as output `state`. `import`: replace
     `target` by `value`."""
 
@@ -176,53 +163,46 @@ class MoveState:
     """Sequences of a fork's target, if they may differ from the source's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a message to a peer. Unless `value` is ABSENT, the loop packs it with `transport` and puts it into the
     message."""
 
     rank: Rank
     message: BetweenWorkers
-    value: Any = field(default=ABSENT)
+    value: Any = ABSENT
     transport: str = "inline"
     walk: str = ""
     """Name of the Walk whose edge a `Deliver` follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Send a message to the conductor; `value` as in `Send` (for `Emit`)."""
 
     message: FromWorker
-    value: Any = field(default=ABSENT)
+    value: Any = ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class DropStates:
+class DropStates(Struct, frozen=True):
     keys: tuple[StateKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Free everything of a run: queued calls, states, values. Answer `Released`."""
 
     run: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class HoldLoops:
+class HoldLoops(Struct, frozen=True):
     """Make the run's device loops leave their slots and wait for `FreeLoops`."""
 
     run: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class FreeLoops:
+class FreeLoops(Struct, frozen=True):
     run: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class Observe:
+class Observe(Struct, frozen=True):
     """Probe a value: for due taps, for a record, or because a call with this input is held."""
 
     why: Literal["tap", "held", "record"]

@@ -44,8 +44,11 @@ class Runs:
         self.admission = Admission(self.table, pages, self.sessions, self.steering, self._stalls, self.endings, rules)
 
     def due(self) -> float:
-        deadlines = (self._deadline(run) for run in self.table if run.state != "ending")
-        return min(self.sessions.due(), self._stalls.due, min(deadlines, default=float("inf")))
+        due = min(self.sessions.due(), self._stalls.due)
+        for run in self.table:
+            if run.state != "ending":
+                due = min(due, self._deadline(run))
+        return due
 
     def gauge(self, now: float) -> t.QueueGauge:
         promised, budget = self._pages.by_rank()

@@ -124,6 +124,8 @@ class SimulatedCarrier:
 
     @property
     def copying(self) -> bool:
+        if not self._sent:
+            return bool(self._taking)
         now = self._simulator.now
         return any(sent.there > now for sent in self._sent.values()) or bool(self._taking)
 

@@ -45,6 +45,10 @@ class Intake:
             else:
                 self._reading.append((rank, ticket, run))
 
+    @property
+    def reading(self) -> bool:
+        return bool(self._reading)
+
     def forget(self, rank: Rank) -> None:
         """Forget the tickets of a sender that has died."""
         self._reading = deque(one for one in self._reading if one[0] != rank)

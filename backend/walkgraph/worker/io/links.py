@@ -139,6 +139,8 @@ class Links:
 
     def departures(self) -> list[Any]:
         """Notes of the messages sent since the last call."""
+        if not self._left:
+            return []
         left = self._left[:]
         self._left.clear()
         return left
@@ -179,7 +181,8 @@ class Links:
 
     def arrivals(self) -> Iterator[Arrived | FromPart | tuple[str, ErrorInfo]]:
         """Yield what peers have sent, unpacked; (run, error) for a value that can't be read."""
-        before = [self.peers.strangers.popleft() for _ in range(len(self.peers.strangers))]
+        strangers = self.peers.strangers
+        before = [strangers.popleft() for _ in range(len(strangers))] if strangers else []
         for sender, message in (*before, *self._inbox.drain()):
             rank = self.peers.sender(sender)
             if rank is None:
@@ -196,7 +199,7 @@ class Links:
                 yield FromPart(rank, message)
             else:
                 yield self._intake.unpack(rank, message)
-        for rank, ticket, failed in self._intake.copied():
+        for rank, ticket, failed in self._intake.copied() if self._intake.reading else ():
             if failed is not None:
                 yield failed
             # Not queued: messages ahead of it may wait for space, and this peer for the very space that it frees.
@@ -205,9 +208,9 @@ class Links:
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """Yield (run, error) for each value that can't be sent."""
         for queue in (self.conductor, self.held, *self._out.values()):
-            for message, error in queue.failed:
-                yield str(getattr(message, "run", "")), error.info()
-            queue.failed.clear()
+            if queue.failed:
+                failed, queue.failed = queue.failed, []
+                yield from ((str(getattr(message, "run", "")), error.info()) for message, error in failed)
 
     def close(self) -> None:
         for rank in list(self.peers.known):

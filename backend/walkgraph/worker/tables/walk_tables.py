@@ -320,19 +320,28 @@ def deciding_rank(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> Ra
     return walk.uses[result_edges(plan, steps, source)[0].source.use].rank
 
 
-def result_readers(plan: Plan, steps: Sequence[StepPlan], leg: Itinerary | Leg, source: FromStep) -> frozenset[Rank]:
-    """Ranks that read a step's result in a step of a leg, make one of its choices by it, or send it to be kept."""
-    decided = any(source in one.sources for one in (*leg.choices, *leg.keep))
-    ranks = {deciding_rank(plan, steps, source)} if decided else set[Rank]()
-    for later in leg.steps:
-        names = {name for name, binding in later.bindings.items() if source in sources_of(binding)}
-        walk = plan.walks[later.walk]
-        ranks |= {
-            walk.uses[e.target.use].rank
-            for e in walk.edges
-            if e.source.kind == "input" and e.source.port in names and e.target.kind == "use"
-        }
-    return frozenset(ranks)
+def result_readers(plan: Plan, steps: Sequence[StepPlan], leg: Itinerary | Leg) -> Mapping[FromStep, set[Rank]]:
+    """Step's result -> the ranks that read it in a step of a leg, make one of its choices by it, or send it to be
+    kept."""
+    found = defaultdict[FromStep, set[Rank]](set)
+    for one in (*leg.choices, *leg.keep):
+        for source in one.sources:
+            found[source].add(deciding_rank(plan, steps, source))
+    ranks = {step.walk: _input_ranks(plan.walks[step.walk]) for step in leg.steps}
+    for step in leg.steps:
+        for name, binding in step.bindings.items():
+            for source in sources_of(binding):
+                found[source] |= ranks[step.walk].get(name, set())
+    return found
+
+
+def _input_ranks(walk: WalkPlan) -> Mapping[str, set[Rank]]:
+    """Walk input -> the ranks of the uses that read it."""
+    found = defaultdict[str, set[Rank]](set)
+    for edge in walk.edges:
+        if edge.source.kind == "input" and edge.target.kind == "use":
+            found[edge.source.port].add(walk.uses[edge.target.use].rank)
+    return found
 
 
 __all__ = [

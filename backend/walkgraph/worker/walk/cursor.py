@@ -21,7 +21,7 @@ class Cursor(NamedTuple):
 class Next(NamedTuple):
     to: Vector | None
     """None: there is no further iteration."""
-    empties: list[Vector]
+    empties: Sequence[Vector]
     """Prefixes that the cursor passed without a call: a loop had no iterations, or only empty inner loops."""
     cursor: Cursor
     untaken: tuple[Vector, ...]

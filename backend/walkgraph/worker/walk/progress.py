@@ -19,6 +19,11 @@ NO_BRANCH = -1
 """The verdict of a choice that is skipped."""
 
 
+_ONCE = Next((), (), Cursor((), True, 0), ())
+_OVER = Next(None, (), Cursor((), False, 0), ())
+"""The ways of a use outside loops: to its only iteration, and behind it."""
+
+
 class Progress:
     def __init__(
         self,
@@ -47,6 +52,8 @@ class Progress:
     # ── from one iteration to the next ──
 
     def next(self, index: int, table: UseTable, at: Vector | None) -> Next:
+        if not table.plan.loops:
+            return _ONCE if at is None else _OVER
         begun = self._item if at is None else at
         prefix, entering, ended = self.cursors.get(index) or Cursor(begun, at is None, len(begun))
         floor = len(self._item)

@@ -6,7 +6,7 @@ run may get its steps leg by leg: the next ones come once all ranks have ended t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from walkgraph.ids import Rank
@@ -59,6 +59,8 @@ class Steps:
         self._by: int = event.itinerary.by
         self._leg: Itinerary | Leg = event.itinerary
         """The latest leg."""
+        self._readers: Mapping[FromStep, Collection[Rank]] | None = None
+        """Result -> the ranks that read it in the latest leg; None before one is asked for."""
         self.walkers: dict[int, Walker] = {}
         """Walkers of the running steps, by step index."""
         self.finished: set[int] = set()
@@ -97,6 +99,7 @@ class Steps:
     def extend(self, leg: Leg) -> list[tuple[int, int]]:
         """Take the next leg. Returns verdicts that follow, as `store` does."""
         self.more, self._by, self._leg = leg.more, leg.by, leg
+        self._readers = None
         self.all.extend(leg.steps)
         self.results.extend(leg)
         self._await(leg.steps)
@@ -106,9 +109,11 @@ class Steps:
             verdicts += self.deliver(event, message)
         return verdicts
 
-    def readers(self, source: FromStep) -> frozenset[Rank]:
+    def readers(self, source: FromStep) -> Collection[Rank]:
         """Ranks that read a result in the latest leg."""
-        return result_readers(self._plan, self.all, self._leg, source)
+        if self._readers is None:
+            self._readers = result_readers(self._plan, self.all, self._leg)
+        return self._readers.get(source, ())
 
     def keep(self) -> list[tuple[str, Any]] | None:
         """(name, value) of each result that this rank sends to the conductor at the end of the leg; None while one
@@ -119,7 +124,7 @@ class Steps:
         """Begin the next step of each partition in which none runs, if it is known to be taken. True if anything
         moved."""
         moved = False
-        for partition in list(self._free):
+        for partition in list(self._free) if self._free else ():
             waiting = self._waiting[partition]
             while waiting and (taken := self.results.taken(waiting[0].cases)) is not None:
                 step, moved = waiting.pop(0), True

@@ -132,7 +132,7 @@ class Walker:
                 moved |= self._move(index, table)
             if state[index] == "waiting":
                 moved |= self._try(index, table)
-        for index, items in list(self._maps.items()):
+        for index, items in list(self._maps.items()) if self._maps else ():
             moved |= items.advance()
             if items.over:
                 del self._maps[index]
@@ -182,7 +182,7 @@ class Walker:
             progress.unfinished -= 1
         else:
             progress.state[index] = "waiting"
-        if at is not None:
+        if at is not None and table.scoped:
             for state, key in _passed_states(self.table, progress, index, at, step.to):
                 self._host.passed(self, state, key)
         if step.to is not None:
