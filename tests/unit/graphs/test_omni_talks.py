@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+from safetensors.torch import load_file, save_file
 import torch
 
 from tests.golden.qwen3_omni import whole
@@ -149,3 +150,36 @@ def test_talks_beside_each_other_are_answered_as_each_alone(local: LocalDeployme
     talks = {f"{talk} {copy}": talk for talk in TALKS for copy in range(2)}
     for run, outputs in asked(local, talks).items():
         compare(talks[run], outputs)
+
+
+def test_a_message_without_a_system_prompt_is_a_conversation_of_one_turn(local: LocalDeployment) -> None:
+    question = part("What is it?")
+    local.submit("chat", "chat", {**GREEDY, "system_prompt": ""}, {"text": [question.value]})
+    local.submit("talk", "converse", GREEDY, {"messages": [Conversation((Turn("user", (question,)),))]})
+    local.run()
+    assert not local.failed
+    assert local.outputs.pop("chat") == local.outputs.pop("talk")
+    for run in ("chat", "talk"):
+        local.release(run)
+
+
+def test_a_checkpoint_without_a_talker_writes_what_the_published_code_does(tmp_path: Path) -> None:
+    folder = whole.folder(tmp_path)
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "talker_config": None, "code2wav_config": None}))
+    spoken = ("talker.", "code2wav.")
+    kept = {name: one for name, one in load_file(weights).items() if not name.startswith(spoken)}
+    save_file(kept, weights)
+    _, made = imported(folder)
+    silent = LocalDeployment(codec.load(made.graph), on_cpus(ONE), threads=1, roots=(tmp_path,))
+    params = {name: GREEDY[name] for name in ("max_tokens", "temperature")}
+    for talk in whole.TALKS:
+        silent.submit(talk, "converse", params, {"messages": [conversation(whole.TALKS[talk])]})
+    silent.run()
+    assert not silent.failed
+    for talk in whole.TALKS:
+        with np.load(whole.ANSWERS) as answers:
+            written = whole.tokenizer().decode(answers[f"{talk}: ids"].tolist(), skip_special_tokens=True)
+        outputs = silent.outputs.pop(talk)
+        assert outputs.keys() == {"text"}
+        assert "".join(outputs["text"]).rstrip(CUT) == written.rstrip(CUT)

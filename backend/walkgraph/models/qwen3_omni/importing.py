@@ -27,6 +27,8 @@ _SPEECH = {
     "params": ("speaker", "speech_temperature", "code_temperature", "max_frames"),
 }
 """Names of the graph's parts that are for speech alone."""
+_SYSTEM = "system_prompt"
+_WRITES = "Qwen3-Omni without a talker takes text, sound, pictures and videos, and answers in text."
 _POSITIONS = 2**31
 _VOICE = "ethan"
 
@@ -75,7 +77,9 @@ def _adapt(document: Document, contents: Contents) -> Iterable[str]:
 
 
 def _silence(document: Document) -> None:
-    """Leave out what only speech needs."""
+    """Leave out what only speech needs. Such models are asked as they were trained: without a system prompt, unless a
+    request has one."""
+    document["description"] = _WRITES
     for kind in ("nodes", "states", "walks"):
         for name in _SPEECH[kind]:
             document[kind].pop(name, None)
@@ -88,6 +92,8 @@ def _silence(document: Document) -> None:
         task["outputs"], task["steps"] = ["text"], task["steps"]["thinker"]
         for name in _SPEECH["params"]:
             task["params"].pop(name, None)
+        if _SYSTEM in task["params"]:
+            task["params"][_SYSTEM]["default"] = ""
 
 
 def _touches(edge: Iterable[str], nodes: set[str]) -> bool:

@@ -106,6 +106,8 @@ def test_a_checkpoint_without_a_talker_only_writes(folder: Path, config: dict[st
     assert {task.outputs for task in graph.tasks.values()} == {("text",)}
     assert not {"talker", "projection", "code_predictor", "code2wav", "audio_out"} & graph.nodes.keys()
     assert graph.streams == ()
+    assert "speech" not in graph.description
+    assert graph.tasks["chat"].params["system_prompt"].default == ""
     assert any("no talker" in line for line in made.warnings)
 
 
