@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from safetensors.torch import load_file, save_file
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.golden.qwen3_omni import whole
 from tests.support.checkpoints import imported
