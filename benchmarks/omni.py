@@ -62,7 +62,7 @@ HEARD, HEARD_RATE = 3.0, 16_000
 """Seconds of sound in a question, and its samples a second."""
 SPOKEN = 12.5
 """Frames of speech in a second."""
-FIRST, CHUNK = 5, 25
+FIRST, CHUNK = 5, 10
 """Frames of the first piece of sound, and of the others."""
 CONTEXT = 512
 VOCODER = {FULL: 5.112e9}

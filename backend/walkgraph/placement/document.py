@@ -23,6 +23,8 @@ from walkgraph.placement.hardware import Hardware, with_gpus
 FORMAT = "walkgraph/placement@1"
 SCHEMA_PATH = Path(__file__).with_name("placement-v1.schema.json")
 ALL = "*"
+PRECISION = "precision"
+"""The parameter of components, and the entry of groups, that chooses a number format."""
 MAX_RANKS = 256
 UNITS = {
     "B": 1,
@@ -57,6 +59,9 @@ class Group(Record):
     left."""
     host: str | None = Field(default=None, max_length=253)
     """None: the host that plans."""
+    precision: Literal["bf16", "fp8"] | None = None
+    """Number format of those weights of its nodes that may be kept in eight bits, instead of what the nodes say. None:
+    what they say."""
 
 
 class RankDevice(Record):

@@ -35,14 +35,30 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
         elif rank.device != "cpu" and all(plan.nodes[node].host for node in rank.nodes):
             message = f"rank {rank.rank} holds `{rank.device}` for nodes that run on the CPU; give it the device `cpu`"
             yield _warn("idle_gpu", "/ranks", message)
-        for node in (plan.nodes[index] for index in rank.nodes):
-            if node.kept and rank.device != "cpu" and not node.host:
-                message = f"outputs of `{node.name}` are kept only on a CPU; move it, or remove `kept`"
+        for node in (plan.nodes[index] for index in rank.nodes if rank.device != "cpu"):
+            if node.kept and not node.host and (given := _from_gpus(plan, node.index)):
+                message = (
+                    f"outputs of `{node.name}` are kept only where all of its inputs come from a CPU, and "
+                    f"{_list(given)} on a GPU gives it some; move that, or remove `kept`"
+                )
                 yield _warn("not_kept", "/groups", message)
     for walk in plan.walks:
         yield from _apart_streams(plan, walk)
         if not walk.chunked:
             yield from _spanning_loops(plan, walk)
+
+
+def _from_gpus(plan: Plan, node: int) -> list[str]:
+    """Nodes on GPUs that give a node its inputs."""
+    gpus = {rank.rank for rank in plan.ranks if rank.device != "cpu"}
+    found: dict[str, None] = {}
+    for walk in plan.walks:
+        for edge in walk.edges:
+            if edge.source.kind == "use" and edge.target.kind == "use" and walk.uses[edge.target.use].node == node:
+                source = walk.uses[edge.source.use]
+                if source.op == "call" and source.rank in gpus and not plan.nodes[source.node].host:
+                    found[plan.nodes[source.node].name] = None
+    return list(found)
 
 
 def _apart_streams(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:

@@ -23,11 +23,15 @@ from walkgraph.graph.problems import Problem
 
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
 MIB = 2**20
+SCALED = 512
+"""Numbers in eight bits that share a scale of 32 bits: a row of a matrix, which has as many in models of full size."""
 _NO_WEIGHTS = frozenset({".json", ".txt", ".md", ".safetensors"})
 _FORMATS = ("*.safetensors", "*.onnx")
 _NAMED = re.compile(r"[\w\-.]+")
 """Folders that a graph can name."""
 EVERY = "*"
+EXPERTS = ".experts."
+"""In the names of tensors of experts."""
 TOKENIZER = "tokenizer"
 """As an entry of a family's `holds`."""
 
@@ -54,6 +58,8 @@ class Shape:
     """Component -> numbers that one token takes in each of its paged states."""
     workspace: Mapping[str, int] = field(default_factory=dict[str, int])
     """Component -> numbers in the activations of its largest batch; an estimate, rounded up."""
+    experts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Part -> how many of its numbers are of experts, which may be kept in eight bits."""
 
     @property
     def total(self) -> int:
@@ -86,9 +92,14 @@ class WeightSizes:
     components: Mapping[str, tuple[str, ...]]
     caches: Mapping[str, int]
     workspace: Mapping[str, int]
+    experts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """As in `Shape`."""
 
-    def part_bytes(self, part: str, itemsize: int) -> int:
-        return self.numbers.get(part, 0) * (4 if part in self.exact else itemsize)
+    def part_bytes(self, part: str, itemsize: int, *, eighth: bool = False) -> int:
+        """`eighth`: its experts are kept in eight bits."""
+        numbers, experts = self.numbers.get(part, 0), self.experts.get(part, 0) if eighth else 0
+        scales = experts * 4 // SCALED
+        return (numbers - experts) * (4 if part in self.exact else itemsize) + experts + scales
 
 
 def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
@@ -227,6 +238,7 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
         components=family.components,
         caches=shape.caches,
         workspace=shape.workspace,
+        experts=shape.experts,
     )
 
 
@@ -234,23 +246,29 @@ def _shape_of(family: FamilySizes, folder: Path) -> Shape:
     """The shape of a weights folder. Its workspace is that of the largest known shape, scaled by the weights."""
     there = stems(folder)
     parts = {name: _numbers_of(folder, part, there) for name, part in family.parts.items()}
+    experts = {name: _numbers_of(folder, part, there, experts=True) for name, part in family.parts.items()}
     caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()
     if not family.shapes:
-        return Shape(parts=parts, caches=caches)
+        return Shape(parts=parts, caches=caches, experts=experts)
     known = max(family.shapes.values(), key=lambda shape: shape.total)
     scale = sum(parts.values()) / known.total
     return Shape(
         parts=parts,
         caches=caches,
         workspace={name: math.ceil(size * scale) for name, size in known.workspace.items()},
+        experts=experts,
     )
 
 
-def _numbers_of(folder: Path, part: Part, there: Sequence[str]) -> int:
-    """Numbers that a part holds in a folder with these stems; 0 if it isn't there."""
+def _numbers_of(folder: Path, part: Part, there: Sequence[str], *, experts: bool = False) -> int:
+    """Numbers that a part holds in a folder with these stems, or those of its experts alone; 0 if it isn't there."""
+    if experts and part.file is not None:
+        return 0
     if part.file is not None:
         files = [path for path in folder.iterdir() if path.is_file() and path.suffix not in _NO_WEIGHTS]
         return sum(path.stat().st_size for path in files) // 4
     stems_of = there if part.stem == EVERY else [part.stem] if part.stem in there else []
     found = (pair for stem in stems_of for pair in tensors(folder, stem).items())
-    return sum(math.prod(tensor.shape) for name, tensor in found if part.reads(name))
+    return sum(
+        math.prod(tensor.shape) for name, tensor in found if part.reads(name) and (not experts or EXPERTS in name)
+    )

@@ -3,6 +3,7 @@
 import inspect
 import json
 import textwrap
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from walkgraph.graph.check import check
 from walkgraph.placement.document import Placement, decode
 from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
-from walkgraph.placement.sizes import find_sizes
+from walkgraph.placement.sizes import SCALED, find_sizes
 from walkgraph.resources import bundled
 
 GRAPHS = bundled("graphs")
@@ -141,6 +142,22 @@ def test_a_placement_fits_any_gpu_that_holds_the_least_it_needs(card: str, name:
     told = {problem.code: problem.message for problem in result.problems if problem.severity == "error"}
     assert told.keys() <= {"does_not_fit", "device_full"}
     assert all(f": {largest} " in message for message in told.values() if "rank 0" in message)
+
+
+def test_a_placement_that_keeps_experts_in_eight_bits_needs_half_their_memory_once_they_are_read() -> None:
+    whole, half = planned("qwen3_omni_one_gpu", host(1)).plan, planned("qwen3_omni_one_80gb_gpu", host(1, "H100")).plan
+    assert whole is not None
+    assert half is not None
+    experts = 48 * 128 * 3 * 2048 * 768
+    saved = dict(whole.ranks[0].budget)["weights omni"] - dict(half.ranks[0].budget)["weights omni"]
+    assert saved == experts - experts * 4 // SCALED
+    formats = {node.name: node.params["precision"] for node in half.nodes if "precision" in node.params}
+    assert formats == {"thinker": "fp8"}
+    small = host(1)
+    (cpu, gpu) = small.devices
+    refused = planned("qwen3_omni_one_80gb_gpu", replace(small, devices=(cpu, replace(gpu, free=60 * GiB))))
+    assert refused.plan is None
+    assert any("before their experts are converted 66." in problem.message for problem in refused.problems)
 
 
 @pytest.mark.parametrize(

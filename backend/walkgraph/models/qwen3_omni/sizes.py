@@ -63,6 +63,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     "qwen3_omni.thinker": token_numbers(48, 4, 128),
                     "qwen3_omni.talker": token_numbers(20, 2, 128),
                 },
+                experts={THINKER: 48 * 128 * 3 * 2048 * 768},
                 workspace={
                     "qwen3_omni.audio_encoder": 300 * MIB,
                     "qwen3_omni.vision_encoder": 1000 * MIB,

@@ -22,7 +22,7 @@ from walkgraph.placement.capacity.demand import kept_in, whole_pages
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
-from walkgraph.placement.document import size_in_bytes
+from walkgraph.placement.document import PRECISION, size_in_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import MIB, Sizes, WeightSizes, absent
@@ -62,6 +62,8 @@ class Need:
     margin: int
     arenas: Mapping[str, int] = field(default_factory=dict[str, int])
     """Transport -> bytes of GPU memory for tensors that leave by it."""
+    loading: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Weight set -> bytes before any are converted to eight bits; the caches are made after that."""
 
     @property
     def arena(self) -> int:
@@ -73,7 +75,7 @@ class Need:
 
     @property
     def least(self) -> int:
-        return self.fixed + sum(self.caches.values())
+        return max(self.fixed + sum(self.caches.values()), sum(self.loading.values()) + self.margin)
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ def _need(
         workspace=_workspace(plan, known, rank),
         margin=GPU_MARGIN if gpu else CPU_MARGIN,
         arenas=_arenas(plan, transports, rank, caches["default"]),
+        loading=_weights(plan, known, rank, kept=False),
     )
 
 
@@ -196,16 +199,20 @@ def _itemsize(rank: RankPlan) -> int:
     return 4 if rank.device == "cpu" else 2
 
 
-def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[str, int]:
-    """Weight set -> bytes. A part counts once, however many nodes of the rank read it."""
+def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan, *, kept: bool = True) -> dict[str, int]:
+    """Weight set -> bytes. A part counts once, however many nodes of the rank read it. `kept`: as they are kept, not as
+    they are read before experts are converted."""
     parts: dict[str, set[str]] = {}
+    eighth: set[tuple[str, str]] = set()
     for index in rank.nodes:
         node = plan.nodes[index]
         sizes = known.get(node.weights or "")
         if sizes is not None and node.weights is not None:
-            parts.setdefault(node.weights, set()).update(sizes.components.get(node.component, ()))
+            loaded = sizes.components.get(node.component, ())
+            parts.setdefault(node.weights, set()).update(loaded)
+            eighth |= {(node.weights, part) for part in loaded if kept and node.params.get(PRECISION) == "fp8"}
     return {
-        name: sum(known[name].part_bytes(part, _itemsize(rank)) for part in sorted(names))
+        name: sum(known[name].part_bytes(part, _itemsize(rank), eighth=(name, part) in eighth) for part in names)
         for name, names in parts.items()
         if names
     }
@@ -381,6 +388,9 @@ def _position(assignment: Assignment, rank: Rank) -> int:
 
 def _contributors(plan: Plan, need: Need) -> dict[str, int]:
     """The entries of the least that a rank needs, largest first."""
+    if need.least > need.fixed + sum(need.caches.values()):
+        parts = {f"weights `{name}` before their experts are converted": size for name, size in need.loading.items()}
+        return {**parts, "margin": need.margin}
     parts = {f"weights `{name}`": size for name, size in need.weights.items()}
     parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
     parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}

@@ -17,7 +17,7 @@ from walkgraph.placement.compiler.compile import chunked, compile_walk, move
 from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.compiler.loop_decisions import settle
 from walkgraph.placement.compiler.usual import with_usual
-from walkgraph.placement.document import Placement
+from walkgraph.placement.document import PRECISION, Placement
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
 from walkgraph.placement.transports import Transports, declared_transports
 
@@ -118,7 +118,9 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         network=(component.network if component else None) or "",
         weights=node.weights if node.weights in context.assignment.graph.weights else None,
         # A called task fills in its own.
-        params=node.params if component and component.task else defaults | node.params,
+        params=node.params
+        if component and component.task
+        else defaults | node.params | _placed(context, name, component),
         defaults={key: defaults[key] for key, v in node.params.items() if str(v).startswith("=") and key in defaults},
         states={slot: context.state_index[s] for slot, s in node.states.items() if s in context.state_index},
         cost=component.cost if component else "compute",
@@ -132,6 +134,12 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         outputs={port.name: port.type.modality for port in component.outputs} if component else {},
         seconds={port.name: port.seconds for port in component.outputs if port.seconds} if component else {},
     )
+
+
+def _placed(context: Context, name: str, component: Component | None) -> dict[str, Scalar]:
+    """The parameters of a node that its placement decides."""
+    precision = context.assignment.precision(name)
+    return {PRECISION: precision} if precision and component and PRECISION in component.params else {}
 
 
 def _states(graph: Graph) -> Iterator[StatePlan]:

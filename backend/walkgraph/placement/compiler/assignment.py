@@ -27,6 +27,11 @@ class Assignment:
                 found = position, group
         return found
 
+    def precision(self, node: str) -> str | None:
+        """The number format that the last of its groups that names one gives a node."""
+        named = [g.precision for g in self.placement.groups if holds(g, node) and g.precision is not None]
+        return named[-1] if named else None
+
     def rank(self, node: str, walk: str | None = None) -> Rank:
         """The rank of a node in a Walk, or its default rank without one."""
         placed = self.group(node, walk)

@@ -18,6 +18,7 @@ from tests.support.thinking import appended, loaded, read
 from tests.unit.engine.plans import outputs, serve
 from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
+from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.models.qwen3_omni.thinker.operators import Thinker
 
 torch.set_num_threads(1)
@@ -37,10 +38,10 @@ def engine(folders: Path) -> Engine:
     return loaded(folders, "published")
 
 
-def operator() -> Thinker:
+def operator(**options: Any) -> Thinker:
     drawn = ("qwen3-omni-tiny", 1)
     on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32, "folder": None}
-    return Thinker.load(LoadContext(**on, shared={}, options={}, random=drawn))
+    return Thinker.load(LoadContext(**on, shared={}, options=options, random=drawn))
 
 
 def wanted(talk: str) -> dict[str, Tensor]:
@@ -92,6 +93,17 @@ def test_both_layouts_of_the_published_folder_are_one_model(folders: Path, engin
     for talk in ("text", "film"):
         (one, other) = (read(each, {f"layout {talk}": talk})[f"layout {talk}"][-1] for each in (nested, engine))
         assert off(one["logits"], other["logits"]) < BAR
+
+
+def test_experts_in_eight_bits_change_what_a_layer_gives_by_a_few_percent() -> None:
+    """Of the same rows, so that the router, which keeps its format, chooses the same experts."""
+    models = [operator()._model, operator(precision="fp8")._model]
+    mixtures = [[part for part in model.modules() if isinstance(part, SparseMLP)] for model in models]
+    assert len(mixtures[0]) == len(mixtures[1]) == 5
+    for one, other in zip(*mixtures, strict=True):
+        x = torch.randn(40, thinking.WIDTH, generator=torch.Generator().manual_seed(0))
+        want = one(x)
+        assert 0 < float((other(x) - want).norm() / want.norm()) < 0.06
 
 
 def test_eight_talks_beside_each_other_are_as_each_alone(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav, StreamState
 from walkgraph.models.qwen3_omni.vocoder.weights import vocoder_of
 
 _SLOTS = StreamState._fields
-_FIRST, _FRAMES = 5, 25
+_FIRST, _FRAMES = 5, 10
 """Frames of the first chunk and of the others in the bundled graph."""
 _SIZES = (1, 2, 4, 8, 16)
 

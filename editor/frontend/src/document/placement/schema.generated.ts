@@ -29,6 +29,11 @@ export type Memory = number | string | null;
  * None: the host that plans.
  */
 export type Host = string | null;
+/**
+ * Number format of those weights of its nodes that may be kept in eight bits, instead of what the nodes say. None:
+ * what they say.
+ */
+export type Precision = ("bf16" | "fp8") | null;
 export type Groups = Group[];
 export type Rank = number;
 export type Device = string;
@@ -49,6 +54,7 @@ export interface Group {
   replicas?: Replicas;
   memory?: Memory;
   host?: Host;
+  precision?: Precision;
 }
 export interface RankDevice {
   rank: Rank;
