@@ -49,10 +49,10 @@ def running(tmp_path_factory: pytest.TempPathFactory, server: Recording) -> Iter
         assert found.down() == 0
 
 
-def made(client: Client, example: str, **params: Any) -> Values:
+def made(client: Client, example: str, inputs: dict[str, Any] | None = None, **params: Any) -> Values:
     """What its first task outputs."""
     task = client.tasks(example)[0]["name"]
-    return client.run(example, task, {"params": {"seed": 3, **params}})["outputs"]
+    return client.run(example, task, {"inputs": inputs or {}, "params": {"seed": 3, **params}})["outputs"]
 
 
 def frames(value: dict[str, Any]) -> list[Pixels]:
@@ -145,7 +145,7 @@ def an_edit_is_taken_inside_its_mask(client: Client, _server: Recording) -> None
 
 
 def each_line_is_drawn_and_described(client: Client, _server: Recording) -> None:
-    found = made(client, "picture_batch", captions="a red circle on white\na blue square on black")
+    found = made(client, "picture_batch", {"captions": "a red circle on white\na blue square on black"})
     first, second = text(found).splitlines()
     assert ("red circle" in first, "blue square" in second) == (True, True)
     red, blue = beside(pixels(found["image"][0]), 2, 4)

@@ -341,13 +341,21 @@ class TaskBuilder(_Branching):
         self._task = task
 
     def input(
-        self, name: str, modality: str, *, many: bool = False, optional: bool = False, description: str = ""
+        self,
+        name: str,
+        modality: str,
+        *,
+        many: bool = False,
+        optional: bool = False,
+        default: Scalar | Sequence[float] | None = None,
+        description: str = "",
     ) -> str:
         self._task["inputs"][name] = {
             "modality": modality,
             "many": many,
             "optional": optional,
             "description": description,
+            **({} if default is None else {"default": default}),
         }
         return f"@task.{name}"
 

@@ -173,7 +173,7 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
     for name, declared in task.inputs.items():
         if counts[name] > 1 and not declared.many:
             raise InvalidInput(f"`{name}` takes one value and {counts[name]} are given", f"/inputs/{name}")
-        if counts[name] == 0 and not declared.optional:
+        if counts[name] == 0 and declared.needed:
             raise InvalidInput(f"`{name}` is missing; give {_article(declared.modality)}", f"/inputs/{name}")
     bound = by_name(task) if any(declared.many for declared in task.inputs.values()) else frozenset[str]()
     lists = frozenset(name for name in bound if task.inputs[name].many)

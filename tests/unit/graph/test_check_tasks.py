@@ -1,6 +1,7 @@
 """Streams, tasks, and unused parts: a document for each problem triggers exactly it, at the right place."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,8 @@ TASKS: list[Case] = [
     ("bad_value", sets("tasks/paint/params/steps/default", 2.5), "/tasks/paint/params/steps/default"),
     ("bad_value", sets("tasks/paint/params/steps/choices", [10, 20]), "/tasks/paint/params/steps/default"),
     ("bad_value", sets("tasks/paint/params/steps/choices", [50, "many"]), "/tasks/paint/params/steps/choices/1"),
+    ("bad_value", sets("tasks/speak/inputs/prompt/default", 3), "/tasks/speak/inputs/prompt/default"),
+    ("bad_value", sets("tasks/paint/inputs/image/default", "x"), "/tasks/paint/inputs/image/default"),
     ("unknown_walk", sets("tasks/paint/steps/1/first/1/walk", "drow"), "/tasks/paint/steps/1/first/1/walk"),
     ("unknown_input", sets("tasks/speak/steps/thinker/0/with/txt", "x"), "/tasks/speak/steps/thinker/0/with/txt"),
     ("unbound_input", drops("tasks/paint/steps/0/image/0/with"), "/tasks/paint/steps/0/image/0"),
@@ -254,3 +257,25 @@ def test_a_task_without_outputs_is_told_what_it_could_list() -> None:
     (problem,) = (p for p in problems(changed(sets("tasks/paint/outputs", []))) if p.code == "no_outputs")
     assert problem.severity == "error"
     assert "a run would do nothing; list one of `image`, `preview`" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("declared", "at"),
+    [
+        ({"modality": "text", "default": "a", "optional": True}, "optional"),
+        ({"modality": "text", "default": [1]}, "default"),
+        ({"modality": "state", "default": "a"}, "default"),
+        ({"modality": "flag", "default": 1}, "default"),
+        ({"modality": "scalar", "default": True}, "default"),
+        ({"modality": "scalar", "default": [1, 2]}, "default"),
+        ({"modality": "bytes", "default": "a"}, "default"),
+        ({"modality": "state", "default": [1, 2.5]}, None),
+        ({"modality": "scalar", "default": 0}, None),
+        ({"modality": "flag", "default": False}, None),
+        ({"modality": "text", "default": ""}, None),
+    ],
+)
+def test_a_default_fits_its_input(declared: dict[str, Any], at: str | None) -> None:
+    problems = found(changed(sets("tasks/speak/inputs/more", declared)))
+    told = [pointer for code, pointer in problems if code == "bad_value"]
+    assert told == ([f"/tasks/speak/inputs/more/{at}"] if at else [])

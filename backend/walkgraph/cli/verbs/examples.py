@@ -55,7 +55,7 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _words(graph: str, name: str, task: Any) -> str:
-    needed = [f"--{key} {_stands(given.modality)}" for key, given in task.inputs.items() if not given.optional]
+    needed = [f"--{key} {_stands(given.modality)}" for key, given in task.inputs.items() if given.needed]
     return " ".join(["walkgraph run", graph, name, *needed])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -95,7 +95,7 @@ def _show(declared: dict[str, Any], *, as_json: bool) -> None:
         (
             f"--{name}",
             i["modality"] + (", several" if i["many"] else ""),
-            "" if i["optional"] else "needed",
+            _need(i),
             i["description"],
         )
         for name, i in declared["inputs"].items()
@@ -104,3 +104,9 @@ def _show(declared: dict[str, Any], *, as_json: bool) -> None:
         bounds = " or ".join(map(str, p["choices"])) or f"{p['min']} to {p['max']}"
         rows.append((f"--{name}", p["type"], f"{bounds}, default {p['default']}", p["description"]))
     output.table(("OPTION", "TYPE", "", "DESCRIPTION"), [*rows, ("--seed", "integer", "random by default", "")])
+
+
+def _need(declared: Mapping[str, Any]) -> str:
+    if declared.get("default") is not None:
+        return f"default {declared['default']}"
+    return "" if declared["optional"] else "needed"

@@ -100,7 +100,7 @@ def _entries(value: Any) -> Mapping[str, Any]:
 
 def _component(name: str, context: Context, task: str, declared: Task) -> Component:
     inputs = [
-        Port(key, parse_type(given.modality), given.optional, given.description)
+        Port(key, parse_type(given.modality), not given.needed, given.description)
         for key, given in declared.inputs.items()
         if _readable(given.modality)
     ]

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.declared import check_declarations
 from walkgraph.graph.checks.steps.approvals import TYPES, check_approvals
 from walkgraph.graph.checks.steps.choices import always_run, check_step_choices, latest, result_type
 from walkgraph.graph.checks.steps.loops import check_step_loops, from_pass_before, skips_first_pass, started
 from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.conversation import MESSAGES, TURN_VALUES
-from walkgraph.graph.document import ChooseStep, ForStep, LoopStep, Step, Task, TaskParam, TurnsStep
+from walkgraph.graph.document import ChooseStep, ForStep, LoopStep, Step, Task, TurnsStep
 from walkgraph.graph.language.expressions import constant
 from walkgraph.graph.language.ranges import TURN_RANGES, range_of_value
-from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
-from walkgraph.graph.problems import article, nearest
+from walkgraph.graph.problems import article
 from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.steps import VERDICT, StepAt, approvals_of, bindings_of, lanes, loops_of
 from walkgraph.graph.structure import apart, segments
@@ -35,7 +35,7 @@ _UNCLEAR = ("bad_binding", "part_outside_for", "turn_outside_for", "unknown_inpu
 def check_tasks(context: Context) -> None:
     for name, task in context.graph.tasks.items():
         path = ("tasks", name)
-        _declarations(context, path, task)
+        check_declarations(context, path, task)
         steps = context.steps[name]
         named = _named((*steps, *(approval.at for approval in approvals_of(task) if approval.step.as_ is not None)))
         before = len(context.problems)
@@ -50,55 +50,6 @@ def check_tasks(context: Context) -> None:
             _parts(context, path, task, steps)
         _firsts(context, path, steps)
         _outputs(context, path, task, steps)
-
-
-def _declarations(context: Context, path: Path, task: Task) -> None:
-    for key, declared in task.inputs.items():
-        if declared.modality not in MODALITIES:
-            message = f"`{declared.modality[:80]}` is not a modality; {context.nearest(declared.modality, MODALITIES)}"
-            context.add("unknown_modality", (*path, "inputs", key, "modality"), message)
-        if declared.modality == MESSAGES and declared.many:
-            message = "a conversation has many turns already; remove `many`"
-            context.add("many_conversations", (*path, "inputs", key, "many"), message)
-        if key in task.params or key == "seed":
-            context.add("duplicate_name", (*path, "inputs", key), f"`{key}` is also a parameter; rename one")
-    for key, param in task.params.items():
-        where = (*path, "params", key)
-        if not can_be_named(key):
-            context.add("bad_name", where, f"expressions can't read `{key}`; name it with letters, digits and `_`")
-        if key == "seed":
-            context.add("bad_name", where, "`seed` is always available; remove this parameter")
-        _param(context, where, param)
-
-
-def _param(context: Context, path: Path, param: TaskParam) -> None:
-    if param.min is not None and param.max is not None and param.min > param.max:
-        context.add("bad_bounds", (*path, "max"), f"`max` {param.max:g} is below `min` {param.min:g}; swap them")
-        return
-    if param.type in ("boolean", "string") and (param.min is not None or param.max is not None):
-        message = f"{article(param.type)} has no bounds; remove `min` and `max`"
-        context.add("bad_bounds", (*path, "max" if param.min is None else "min"), message)
-    for i, choice in enumerate(param.choices):
-        fault = _value_fault(choice, param)
-        if fault:
-            context.add("bad_value", (*path, "choices", str(i)), f"the choice {fault}")
-    if param.default is not None and not context.draft.is_broken(*path, "default"):
-        fault = _value_fault(param.default, param)
-        if fault is None and param.choices and param.default not in param.choices:
-            fault = f"is not one of the choices; {nearest(str(param.default), map(str, param.choices))}"
-        if fault:
-            context.add("bad_value", (*path, "default"), f"the default {fault}")
-
-
-def _value_fault(value: Scalar, param: TaskParam) -> str | None:
-    kind = range_of_value(value).kind
-    if kind != param.type and (kind, param.type) != ("integer", "number"):
-        return f"is {article(kind)}, not {article(param.type)}; change it"
-    if not isinstance(value, str) and param.min is not None and value < param.min:
-        return f"is below `min` {param.min:g}; raise it"
-    if not isinstance(value, str) and param.max is not None and value > param.max:
-        return f"is above `max` {param.max:g}; lower it"
-    return None
 
 
 # ── steps ───────────────────────────────────────────────────────────────────────────────────────

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from walkgraph.errors import ErrorInfo, InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.checks.called import MOST_DEEP, SEED
-from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.document import Graph
 from walkgraph.graph.steps import approvals_of
 from walkgraph.ids import RunId
 from walkgraph.placement.request import task_of
@@ -23,6 +23,7 @@ from walkgraph.service.calls import answers
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Unavailable
 from walkgraph.service.runs.runs import LiveRun, new_run_id
+from walkgraph.service.runs.tasks import defaults
 from walkgraph.service.values import tensors, values
 from walkgraph.telemetry import traceparent
 from walkgraph.wire import messages as m
@@ -75,7 +76,7 @@ class TaskCalls:
         task = task_of(version.graph, name)
         if approvals_of(task):
             raise Refused(f"the task `{call.task}` waits for a person; only a client can run it")
-        child = version.submit(_submit(task, name, parent, call))
+        child = version.submit(_submit(version.graph, name, parent, call))
         child.caller, child.calling = caller, parent.id
         above = traceparent.of_run(parent.id, traceparent.parse(parent.parent))
         child.parent = traceparent.write(above)
@@ -99,8 +100,9 @@ class TaskCalls:
         answers.answer(parent, call, outputs, error, called=child.id, queued=end.queued)
 
 
-def _submit(task: Task, name: str, parent: LiveRun, call: m.CallTask) -> m.Submit:
+def _submit(graph: Graph, name: str, parent: LiveRun, call: m.CallTask) -> m.Submit:
     """Raises InvalidInput for values that the task doesn't take."""
+    task = task_of(graph, name)
     given = call.value.items if isinstance(call.value, m.Named) else {}
     if sum(map(values.size_of, given.values())) > limits.CALL_BYTES:
         raise InvalidInput(f"the values of a call may have {limits.CALL_BYTES} bytes; pass smaller ones")
@@ -110,6 +112,7 @@ def _submit(task: Task, name: str, parent: LiveRun, call: m.CallTask) -> m.Submi
         if key not in task.inputs:
             params[key] = tensors.scalar_of(value, f"/params/{key}")
     _judge([value for several in inputs.values() for value in several])
+    inputs |= defaults(task, inputs, lambda key: tensors.kind_of(graph, name, key))
     return m.Submit(
         run=new_run_id(),
         task=name,

@@ -83,7 +83,7 @@ class Serving:
     @cached_property
     def needed(self) -> frozenset[str]:
         """Modalities of the required inputs."""
-        return frozenset(i.modality for i in self.task.inputs.values() if not i.optional)
+        return frozenset(i.modality for i in self.task.inputs.values() if i.needed)
 
     @cached_property
     def taken(self) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """A task's request: its JSON Schema, and its conversion to a `Submit`. Both follow the task's declaration."""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from walkgraph.errors import InvalidInput
@@ -36,7 +37,7 @@ def part_kinds(task: Task) -> list[str]:
 def request_schema(name: str, task: Task) -> dict[str, Any]:
     """JSON Schema of the body of `POST /v1/tasks/{deployment}/{task}`."""
     named = {key: _declared_schema(task, declared) for key, declared in task.inputs.items()}
-    needed = [key for key, i in task.inputs.items() if not i.optional]
+    needed = [key for key, i in task.inputs.items() if i.needed]
     inputs: dict[str, Any] = _closed(named, needed)
     kinds = part_kinds(task)
     if kinds and PARTS not in task.inputs:
@@ -78,7 +79,8 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 def _declared_schema(task: Task, declared: TaskInput) -> dict[str, Any]:
     if declared.modality != MESSAGES:
-        return _input_schema(declared.modality, many=declared.many, text=declared.description)
+        found = _input_schema(declared.modality, many=declared.many, text=declared.description)
+        return found if declared.default is None else {**found, "default": declared.default}
     taken = turn_parts(task)
     kinds = sorted(frozenset[str]().union(*taken.values()))
     return conversations.schema(taken, _part_schema(kinds), declared.description, whole=takes_whole(task))
@@ -175,6 +177,16 @@ def read_request(
     return submit
 
 
+def defaults(task: Task, given: Collection[str], kinds: Kinds = lambda name: None) -> dict[str, tuple[m.Value, ...]]:
+    """The values of the inputs that have a default and aren't given."""
+    found: dict[str, tuple[m.Value, ...]] = {}
+    for name, declared in task.inputs.items():
+        if declared.default is not None and name not in given:
+            plain = list(declared.default) if isinstance(declared.default, tuple) else declared.default
+            found[name] = (values.read(declared.modality, plain, f"/inputs/{name}", partial(kinds, name)),)
+    return found
+
+
 class _Reader:
     """Collects faults instead of stopping at the first."""
 
@@ -209,18 +221,22 @@ class _Reader:
             if named.get(name) is not None:
                 found[name] = self._several(name, declared, named[name], f"/inputs/{name}")
         if len(self.faults) == before:
-            self._judge(found, parts)
+            found |= self._judge(found, parts)
         return found, parts
 
-    def _judge(self, found: dict[str, tuple[m.Value, ...]], parts: tuple[m.Part, ...]) -> None:
+    def _judge(
+        self, found: dict[str, tuple[m.Value, ...]], parts: tuple[m.Part, ...]
+    ) -> dict[str, tuple[m.Value, ...]]:
+        """The defaults of the inputs that neither their names nor parts give."""
         try:
             given = name_inputs(self._task, found, parts)
         except InvalidInput as error:
             inside = f"/inputs{error.pointer}" if error.pointer.startswith("/parts") else error.pointer
             self.fault(inside, "bad_inputs", str(error))
-            return
+            return {}
         if sum(isinstance(value, m.Blob) for one in given for value in one.values) > limits.IMAGES:
             self.fault("/inputs", "too_long", f"send at most {limits.IMAGES} pictures or sounds")
+        return defaults(self._task, {one.input for one in given}, self._kinds)
 
     def _several(self, name: str, declared: TaskInput, given: Any, at: str) -> tuple[m.Value, ...]:
         # A bare list of numbers is one tensor; several tensors are a list of objects.

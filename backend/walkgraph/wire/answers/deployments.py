@@ -40,6 +40,8 @@ class DeclaredInput(TypedDict):
     modality: str
     many: bool
     optional: bool
+    default: str | bool | float | list[float] | None
+    """Taken if a request doesn't give it."""
     description: str
 
 

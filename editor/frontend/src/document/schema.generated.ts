@@ -315,6 +315,10 @@ export interface TaskInput {
   modality: string;
   many?: boolean;
   optional?: boolean;
+  /**
+   * Taken if a request doesn't give it: a text, a number, a flag, or numbers of a tensor with one axis.
+   */
+  default?: boolean | number | string | number[] | null;
   description?: string;
 }
 export interface TaskParam {

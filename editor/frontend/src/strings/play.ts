@@ -155,6 +155,7 @@ export const play = {
   runRecordedKeepAllValues: "Run recorded: keep all values for comparison",
   runPausedAndRecorded: "Run paused and recorded",
   otherWaysToStart: "Other ways to start",
+  asByDefault: (text: string) => `default: ${text.length > 40 ? `${text.slice(0, 39)}…` : text}`,
   optional: "optional",
   add: (value: string) => `Add ${value}`,
   another: "Another",

@@ -122,6 +122,7 @@ export const tasks = {
   modality: "Modality",
   aListOrPartsMixed: "A list, or parts mixed with others",
   many: "Many",
+  takenIfARequestOmitsIt: "Taken if a request omits it",
   aRequestMayOmit: "A request may omit it",
   optional: "Optional",
   description: "Description",

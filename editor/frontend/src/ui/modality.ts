@@ -8,7 +8,7 @@ const GLYPHS: Record<string, string> = {
   audio: "♪",
   waveform: "∿",
   video: "▶",
-  bytes: "⎙",
+  bytes: "▯",
   codes: "≡",
   latents: "◆",
   embeddings: "▤",

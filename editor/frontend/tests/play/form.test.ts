@@ -19,6 +19,21 @@ import {
 import type { Given, InputShown, ParamShown } from "../../src/play/model/types";
 import { EDIT, PNG } from "./tasks";
 
+it("fills in the defaults of inputs, which may be left out", () => {
+  const declared = { many: false, optional: false, description: "Such as: `a cat`" };
+  const inputs = {
+    style: { ...declared, modality: "text", default: "in oil\nor ink" },
+    state: { ...declared, modality: "state", default: [0.5, -1] },
+    subject: { ...declared, modality: "text", default: null },
+  };
+  const task = { ...EDIT, inputs, params: {} };
+  const given = fresh(task);
+  expect(given.parts.map((part) => part.text)).toEqual(["in oil\nor ink", "0.5 -1", "a cat"]);
+  const emptied = { ...given, parts: given.parts.map((part) => ({ ...part, text: "" })) };
+  expect(Object.keys(judge(task, emptied))).toEqual(["input:subject"]);
+  expect(request(task, emptied)).toEqual({ inputs: {}, params: {} });
+});
+
 const media = (name: string) => ({ mime: "image/png", data: PNG, name });
 const input = (name: string) => EDIT.inputs[name] as InputShown;
 

@@ -270,7 +270,7 @@ def _distance(count: int, serving: Serving, params: dict[str, Scalar]) -> dict[s
 
 def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
     texts = serving.inputs_of("text")
-    needed = [name for name in texts if not serving.task.inputs[name].optional]
+    needed = [name for name in texts if serving.task.inputs[name].needed]
     if not asked.prompt:
         if needed:
             raise _wrong("/prompt", "a `prompt` is needed", "missing")
@@ -283,7 +283,7 @@ def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
 def prompt_input(serving: Serving) -> str:
     """The required text input, or the first."""
     texts = serving.inputs_of("text")
-    return next((name for name in texts if not serving.task.inputs[name].optional), texts[0])
+    return next((name for name in texts if serving.task.inputs[name].needed), texts[0])
 
 
 def _images(serving: Serving, shown: Shown) -> dict[str, Any]:

@@ -7,7 +7,18 @@ import { Conversation } from "./Conversation";
 import { ParamField, SeedField } from "./fields";
 import { Kind, PartRow } from "./PartRow";
 import { conversationOf, MESSAGES, partOfTurn, takenBy, withMedia } from "../model/conversation";
-import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, type Faults } from "../model/form";
+import {
+  canOrder,
+  defaultText,
+  hasDefault,
+  isEmpty,
+  judge,
+  labelOf,
+  listedParams,
+  newPart,
+  widgetOf,
+  type Faults,
+} from "../model/form";
 import { fits, mediaOf, words } from "../files/media";
 import type { RunOptions } from "../runs/session";
 import type { Given, Part, TaskShown } from "../model/types";
@@ -197,6 +208,9 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
         <legend>
           <Kind modality={declared.modality} /> {label}
           {declared.optional && <span className="aside">{strings.play.optional}</span>}
+          {hasDefault(declared) && parts.every(isEmpty) && (
+            <span className="aside">{strings.play.asByDefault(defaultText(declared))}</span>
+          )}
         </legend>
         {declared.modality === MESSAGES && (
           <Conversation {...{ task, input: name, given, faults, onChange, changePart, onRun }} />

@@ -62,9 +62,24 @@ export function fresh(task: TaskShown): Given {
     .map(([name, declared]) =>
       declared.modality === MESSAGES
         ? partOfTurn(name, { key: newKey(), role: "user" }, "text", exampleOf(declared.description))
-        : newPart(name, declared, widgetOf(declared.modality) === "media" ? "" : exampleOf(declared.description)),
+        : newPart(name, declared, startOf(declared)),
     );
   return { parts, ordered: false, params: watching(task), seed: { text: "", locked: false } };
+}
+
+/** The default, as it is typed; without one the example. */
+function startOf(declared: InputShown): string {
+  if (widgetOf(declared.modality) === "media") return "";
+  return hasDefault(declared) ? defaultText(declared) : exampleOf(declared.description);
+}
+
+export function hasDefault(declared: InputShown): boolean {
+  return declared.default !== undefined && declared.default !== null;
+}
+
+/** A text as it is, numbers with spaces between. */
+export function defaultText({ default: value }: InputShown): string {
+  return Array.isArray(value) ? value.join(" ") : String(value ?? "");
 }
 
 /** A client that asks for nothing gets no previews (the default is 0); whoever sits before the form sees them. */
@@ -146,7 +161,8 @@ export function judge(task: TaskShown, given: Given): Faults {
   const faults: Record<string, string> = {};
   for (const [name, declared] of Object.entries(task.inputs)) {
     const count = given.parts.filter((part) => part.input === name && !isEmpty(part)).length;
-    if (count === 0 && !declared.optional) faults[`input:${name}`] = strings.play.isNeeded(wanted(declared));
+    if (count === 0 && !declared.optional && !hasDefault(declared))
+      faults[`input:${name}`] = strings.play.isNeeded(wanted(declared));
     if (count > 1 && !declared.many && declared.modality !== MESSAGES)
       faults[`input:${name}`] = strings.play.onlyOneCanBeGiven;
   }

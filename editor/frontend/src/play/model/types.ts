@@ -7,6 +7,8 @@ export interface InputShown {
   modality: string;
   many: boolean;
   optional: boolean;
+  /** Taken if a request doesn't give it. null: there is none. */
+  default?: Scalar | readonly number[] | null;
   description: string;
 }
 

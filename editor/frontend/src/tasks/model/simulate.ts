@@ -121,7 +121,9 @@ export function whyNotMore(name: string, input: TaskInput, given: readonly strin
 
 /** Inputs that a request must have and this one lacks. */
 export function missing(task: Task, choice: Choice): string[] {
-  const needed = Object.entries(task.inputs ?? {}).filter(([, input]) => !input.optional);
+  const needed = Object.entries(task.inputs ?? {}).filter(
+    ([, input]) => !input.optional && (input.default ?? null) === null,
+  );
   return needed.map(([name]) => name).filter((name) => !choice.given.includes(name));
 }
 

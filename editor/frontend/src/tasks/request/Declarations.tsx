@@ -3,6 +3,7 @@ import { Plus, X } from "lucide-react";
 import { useMemo } from "react";
 import type { Problem } from "../../messages/answers";
 import { isUnder } from "../../document/pointer";
+import { MEDIA } from "../../document/typing";
 import type { GraphDocument, Task, TaskInput } from "../../document/types";
 import { useEditorState } from "../../store/react";
 import { Button, Field, IconButton, Select } from "../../ui/kit";
@@ -10,6 +11,7 @@ import { Table } from "../../ui/Table";
 import { MODALITIES } from "../../ui/modality";
 import { showBytes } from "../../ui/words";
 import type { useTaskEdits } from "../model/actions";
+import { readDefault, writtenDefault } from "../model/defaults";
 import { offers, type Offer } from "../model/outputs";
 import { Check, Modality, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
 import { strings } from "../../strings";
@@ -46,6 +48,7 @@ export function Inputs({ task, problems, edits }: SectionProps) {
               strings.tasks.modality,
               { title: strings.tasks.aListOrPartsMixed, children: strings.tasks.many },
               { title: strings.tasks.aRequestMayOmit, children: strings.tasks.optional },
+              { title: strings.tasks.takenIfARequestOmitsIt, children: strings.tasks.default },
               strings.tasks.description,
               { "aria-label": strings.tasks.actions },
             ]}
@@ -109,6 +112,16 @@ function InputRow({
           </td>
         ))}
         <td>
+          {!MEDIA.has(input.modality) && (
+            <TextCell
+              label={strings.tasks.defaultWithName(name)}
+              value={writtenDefault(input.default)}
+              placeholder={strings.tasks.none}
+              onCommit={(text) => edits.setInput(name, { default: readDefault(text, input.modality) })}
+            />
+          )}
+        </td>
+        <td>
           <TextCell
             live
             grows
@@ -126,7 +139,7 @@ function InputRow({
       </tr>
       {problems.length > 0 && (
         <tr className="faults">
-          <td colSpan={6}>
+          <td colSpan={7}>
             <ProblemLines problems={problems} />
           </td>
         </tr>
