@@ -32,7 +32,6 @@ Expression = Annotated[str, Field(min_length=1, max_length=400)]
 Case = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,160}$")]
 """The value that takes a branch, as text: `true`, `false`, a whole number in decimal, or the text itself."""
 Literals = bool | int | float | str
-Default = Literals | tuple[int | float, ...]
 StepResult = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)]
 """A result of a step, `walk.result`."""
 Collect = Literal[False, True, "join", "list"]
@@ -300,14 +299,9 @@ class TaskInput(Record):
     modality: str
     many: bool = False
     optional: bool = False
-    default: Default | None = None
+    default: Literals | tuple[int | float, ...] | None = None
     """Taken if a request doesn't give it: a text, a number, a flag, or numbers of a tensor with one axis."""
     description: str = ""
-
-    @property
-    def needed(self) -> bool:
-        """True if every request must give it."""
-        return not self.optional and self.default is None
 
 
 class TaskParam(Record):

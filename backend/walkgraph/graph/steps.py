@@ -15,6 +15,7 @@ from walkgraph.graph.document import (
     LoopStep,
     Step,
     Task,
+    TaskInput,
     TurnsStep,
     WalkStep,
 )
@@ -310,3 +311,8 @@ def _go_through(task: Task) -> _Walked:
             named.setdefault(name, {})[at.step.walk] = None
     found, approvals = tuple(walked.found), tuple(walked.approvals)
     return _Walked(found, tuple(walked.choices), tuple(walked.loops), approvals, named)
+
+
+def is_needed(declared: TaskInput) -> bool:
+    """True if every request must give an input of a task."""
+    return not declared.optional and declared.default is None

@@ -9,7 +9,7 @@ from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role, calls_text
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.steps import bindings_of, expressions_of
+from walkgraph.graph.steps import bindings_of, expressions_of, is_needed
 from walkgraph.placement.tables import Scalar
 
 SEED = TaskParam(type="integer", min=0, description="Seeds everything that is drawn at random.")
@@ -173,7 +173,7 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
     for name, declared in task.inputs.items():
         if counts[name] > 1 and not declared.many:
             raise InvalidInput(f"`{name}` takes one value and {counts[name]} are given", f"/inputs/{name}")
-        if counts[name] == 0 and declared.needed:
+        if counts[name] == 0 and is_needed(declared):
             raise InvalidInput(f"`{name}` is missing; give {_article(declared.modality)}", f"/inputs/{name}")
     bound = by_name(task) if any(declared.many for declared in task.inputs.values()) else frozenset[str]()
     lists = frozenset(name for name in bound if task.inputs[name].many)

@@ -55,7 +55,9 @@ def _example(name: str) -> dict[str, Any]:
 
 
 def _words(graph: str, name: str, task: Any) -> str:
-    needed = [f"--{key} {_stands(given.modality)}" for key, given in task.inputs.items() if given.needed]
+    from walkgraph.graph.steps import is_needed
+
+    needed = [f"--{key} {_stands(given.modality)}" for key, given in task.inputs.items() if is_needed(given)]
     return " ".join(["walkgraph run", graph, name, *needed])
 
 

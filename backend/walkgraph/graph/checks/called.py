@@ -14,7 +14,7 @@ from walkgraph.graph.codec import dump
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.reading.wellformed import Draft
-from walkgraph.graph.steps import approvals_of
+from walkgraph.graph.steps import approvals_of, is_needed
 
 MOST_DEEP = 4
 """The most calls below a client's request: a task that calls one that calls one ..."""
@@ -100,7 +100,7 @@ def _entries(value: Any) -> Mapping[str, Any]:
 
 def _component(name: str, context: Context, task: str, declared: Task) -> Component:
     inputs = [
-        Port(key, parse_type(given.modality), not given.needed, given.description)
+        Port(key, parse_type(given.modality), not is_needed(given), given.description)
         for key, given in declared.inputs.items()
         if _readable(given.modality)
     ]

@@ -3,7 +3,7 @@
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.conversation import MESSAGES
-from walkgraph.graph.document import Default, Task, TaskInput, TaskParam
+from walkgraph.graph.document import Literals, Task, TaskInput, TaskParam
 from walkgraph.graph.language.ranges import range_of_value
 from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MEDIA, MODALITIES
@@ -41,7 +41,7 @@ def _default(context: Context, path: Path, declared: TaskInput) -> None:
         context.add("bad_value", (*path, "default"), f"the default {fault}")
 
 
-def _default_fault(modality: str, value: Default) -> str | None:
+def _default_fault(modality: str, value: Literals | tuple[int | float, ...]) -> str | None:
     if modality in MEDIA:
         return f"can't be `{modality}`; texts and numbers have defaults, so remove it"
     if isinstance(value, str) != (modality == "text"):

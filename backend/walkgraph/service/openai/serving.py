@@ -22,7 +22,7 @@ from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role
 from walkgraph.graph.document import ForStep, Graph, Step, Task, TaskParam, TurnsStep
-from walkgraph.graph.steps import inside, lanes, steps_of
+from walkgraph.graph.steps import inside, is_needed, lanes, steps_of
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
 from walkgraph.graph.turns import turn_parts
@@ -83,7 +83,7 @@ class Serving:
     @cached_property
     def needed(self) -> frozenset[str]:
         """Modalities of the required inputs."""
-        return frozenset(i.modality for i in self.task.inputs.values() if i.needed)
+        return frozenset(i.modality for i in self.task.inputs.values() if is_needed(i))
 
     @cached_property
     def taken(self) -> frozenset[str]:

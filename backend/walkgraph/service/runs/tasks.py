@@ -8,6 +8,7 @@ from typing import Any, cast
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Task, TaskInput, TaskParam
+from walkgraph.graph.steps import is_needed
 from walkgraph.graph.turns import turn_parts
 from walkgraph.ids import RunId
 from walkgraph.placement.request import declared_params, fill_params, name_inputs, reads_calls, takes_whole
@@ -37,7 +38,7 @@ def part_kinds(task: Task) -> list[str]:
 def request_schema(name: str, task: Task) -> dict[str, Any]:
     """JSON Schema of the body of `POST /v1/tasks/{deployment}/{task}`."""
     named = {key: _declared_schema(task, declared) for key, declared in task.inputs.items()}
-    needed = [key for key, i in task.inputs.items() if i.needed]
+    needed = [key for key, i in task.inputs.items() if is_needed(i)]
     inputs: dict[str, Any] = _closed(named, needed)
     kinds = part_kinds(task)
     if kinds and PARTS not in task.inputs:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from walkgraph.errors import InvalidInput, NotFound, WalkgraphError
+from walkgraph.graph.steps import is_needed
 from walkgraph.media_types import mime_of
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.deployments.deployments import Deployments
@@ -270,7 +271,7 @@ def _distance(count: int, serving: Serving, params: dict[str, Scalar]) -> dict[s
 
 def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
     texts = serving.inputs_of("text")
-    needed = [name for name in texts if serving.task.inputs[name].needed]
+    needed = [name for name in texts if is_needed(serving.task.inputs[name])]
     if not asked.prompt:
         if needed:
             raise _wrong("/prompt", "a `prompt` is needed", "missing")
@@ -283,7 +284,7 @@ def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
 def prompt_input(serving: Serving) -> str:
     """The required text input, or the first."""
     texts = serving.inputs_of("text")
-    return next((name for name in texts if serving.task.inputs[name].needed), texts[0])
+    return next((name for name in texts if is_needed(serving.task.inputs[name])), texts[0])
 
 
 def _images(serving: Serving, shown: Shown) -> dict[str, Any]:
