@@ -150,7 +150,14 @@ function same(left: readonly (number | string)[], right: readonly (number | stri
 
 function settings(group: Group | undefined): string {
   if (!group) return "";
-  return JSON.stringify([group.ranks, group.tensor_parallel ?? 1, group.replicas ?? 1, group.memory, group.host, group.precision]);
+  return JSON.stringify([
+    group.ranks,
+    group.tensor_parallel ?? 1,
+    group.replicas ?? 1,
+    group.memory,
+    group.host,
+    group.precision,
+  ]);
 }
 
 function* pairs(graph: GraphDocument, nodes: Iterable<string> = Object.keys(graph.nodes ?? {})) {
