@@ -228,9 +228,7 @@ def test_a_spoken_turn_is_answered_after_one_that_was_interrupted(omni: openai.O
 
 
 def test_speech_of_a_given_text_is_refused_with_what_is_served(omni: openai.OpenAI) -> None:
-    with pytest.raises(
-        openai.BadRequestError, match="does not serve audio.speech; it serves: chat.completions"
-    ) as told:
+    with pytest.raises(openai.BadRequestError, match="it serves: chat") as told:
         omni.audio.speech.create(model=NAME, voice="ethan", input="Hello")
     assert told.value.code == "unsupported_route"
     assert "it serves: chat.completions" in str(told.value)
