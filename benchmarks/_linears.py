@@ -69,4 +69,22 @@ MODELS = {
         ),
         heads=32, groups=4, context=330, qk_norm=True, rows=(1, 16, 64, 32, 8, 2, 4),
     ),
+    "qwen3-omni-talker": Model(
+        (
+            Shape("qkv", 2560, 1024, norm=True),
+            Shape("o", 1024, 2048, residual=True),
+            Shape("head", 3072, 1024, norm=True),
+        ),
+        heads=16, groups=2, context=330, qk_norm=True, rows=(1, 16, 32, 64, 8, 2, 4),
+    ),
+    "qwen3-omni-predictor": Model(
+        (
+            Shape("qkv", 4096, 1024, norm=True),
+            Shape("o", 1024, 2048, residual=True),
+            Shape("gate_up", 3072, 1024, gated=True, norm=True),
+            Shape("down", 1024, 3072, residual=True),
+            Shape("head", 2048, 1024, norm=True),
+        ),
+        heads=16, groups=8, context=16, qk_norm=True, rows=(1, 16, 32, 64, 2, 8, 4),
+    ),
 }  # fmt: skip
