@@ -152,7 +152,7 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None, ta
     flow = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_in"])
     to = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_out"])
     st.caption(f"{flow} → {to}  ·  {', '.join(as_text(task['label'] or task['name']) for task in entry['tasks'])}")
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, gap="xsmall"):
         if st.button("Open", key=f"open.{name}", icon=":material/account_tree:"):
             open_graph(name)
         if st.button("Open as copy", key=f"copy.{name}", icon=":material/content_copy:", help="A graph of your own"):
