@@ -102,7 +102,7 @@ def heard(data: bytes) -> object:
 
 @pytest.mark.safety("S9")
 def test_damaged_pictures(scale: Scale, figure: Figure) -> None:
-    chance, count = random.Random(9), scale(300, 2000)
+    chance, count = random.Random(9), scale(150, 2000)
     whole = pictures_of_all_kinds(chance)
     ends = Counter(judged(decode, damaged(chance.choice(whole), chance)) for _ in range(count))
     others = list(foreign())
@@ -114,7 +114,7 @@ def test_damaged_pictures(scale: Scale, figure: Figure) -> None:
 
 @pytest.mark.safety("S9")
 def test_damaged_sounds(scale: Scale, figure: Figure) -> None:
-    chance, count, whole = random.Random(9), scale(300, 2000), sounds()
+    chance, count, whole = random.Random(9), scale(150, 2000), sounds()
     ends = Counter(judged(heard, damaged(chance.choice(whole), chance)) for _ in range(count))
     assert ends["refused"] > count / 10
     figure("damaged sounds, read or refused", ends.total(), at_least=2000)

@@ -114,7 +114,7 @@ async def killing(found: Service, pause: float, ends_at: float) -> int:
 @pytest.fixture
 def seconds(request: pytest.FixtureRequest, scale: Scale) -> float:
     minutes: float | None = request.config.getoption("--soak-minutes")
-    return scale(8.0, 7200.0) if minutes is None else 60 * minutes
+    return scale(4.0, 7200.0) if minutes is None else 60 * minutes
 
 
 @pytest.mark.safety("R18")

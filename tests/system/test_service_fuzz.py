@@ -23,7 +23,7 @@ from tests.unit.service.fakes import FakeFleet
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
-CASES = 1000
+CASES = 400
 """Over HTTP; `check` alone judges thousands of others."""
 USED_CASES = 60
 MOST_SECONDS = 0.2

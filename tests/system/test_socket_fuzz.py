@@ -23,9 +23,9 @@ from tests.unit.service.fakes import PNG
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
-SOCKETS = 800
+SOCKETS = 400
 """Number of sockets of tasks; each takes one request."""
-TURNS = 120
+TURNS = 50
 """Sockets that take many messages, of each kind."""
 MESSAGES = 25
 """On one of them."""

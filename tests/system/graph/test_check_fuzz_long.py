@@ -1,4 +1,4 @@
-"""The same mangled documents as in the `unit` tier, until two thousand have been judged; at the long scale five."""
+"""More of the mangled documents that the `unit` tier judges; at the long scale until five thousand have been."""
 
 import pytest
 
@@ -12,7 +12,7 @@ QUICK = 20
 
 @pytest.mark.safety("S2")
 def test_more_mangled_documents(scale: Scale, figure: Figure) -> None:
-    seeds = range(QUICK, scale(40, 100))
+    seeds = range(QUICK, scale(24, 100))
     for seed in seeds:
         judge(seed)
     figure("mangled documents, judged without a service", DOCUMENTS * len(seeds))
