@@ -24,7 +24,7 @@ from walkgraph.settings import Settings
 
 ADDRESS = "127.0.0.1:8421"
 START_SECONDS = 600
-MOST_SECONDS = 600
+MOST_SECONDS = 1800
 """Seconds after which a block or all pages are given up; some 100 on two idle cores."""
 BIN = Path(sys.executable).parent
 PAGES = Path(__file__).with_name("pages.py")

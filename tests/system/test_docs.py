@@ -137,6 +137,7 @@ def left_out(block: Block) -> tuple[str, str] | None:
     return next(found, None) if block.language == "bash" else None
 
 
+@pytest.mark.timeout(2400)
 def test_every_block_runs(documented: Running, blocks: list[Block], tmp_path: Path) -> None:
     """A page's one after the other, with names and a folder of its own."""
     pages: dict[str, list[Block]] = {}
