@@ -21,7 +21,7 @@ PACKAGES = ("backend/walkgraph", "editor/walkgraph_editor")
 SOME = (
     "tests/safety/test_optimized.py::test_asserts_of_tests_are_executed",
     "tests/unit/conductor/test_core.py",
-    "tests/unit/worker/test_core.py",
+    "tests/unit/wire/test_codec.py",
 )
 """Without torch, whose bytecode for optimized processes takes half a minute to make."""
 TIERS = "unit or contract or system"
