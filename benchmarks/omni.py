@@ -18,9 +18,9 @@ random token's text may be empty. All clients begin at once. Times are the clien
 
 `floor` is the least that one GPU could take, doing nothing else: weights, keys and values read once a step at 3.9 TB/s
 (experts: those chosen if all are equally likely), or its products at 790 TFLOP/s, for requests that are all at the same
-place; of a rate it is the most. `times` is the median over it, `target` what the figure should be. A case that fails says why, with the end of
-the service's log, and the others go on. The results are written after each case. `--check` runs the tiny model with two
-clients, also on a CPU, and writes nothing.
+place; of a rate it is the most. `times` is the median over it, `target` what the figure should be. A case that fails
+says why, with the end of the service's log, and the others go on. The results are written after each case. `--check`
+runs the tiny model with two clients, also on a CPU, and writes nothing.
 """
 
 import argparse
