@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from walkgraph.simulation.schedules import SimulationReport, known_scenarios, run_schedules
+from walkgraph.simulation.schedules import SimulationReport, known_scenarios, known_talkers, run_schedules
 
 PROGRESS = 10_000
 """Schedules between two lines of progress."""
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="number of processes")
     asked = parser.parse_args()
     logging.getLogger("walkgraph").setLevel(logging.ERROR)
-    known_scenarios()  # before forking, so that the processes share them
+    known_scenarios(), known_talkers()  # before forking, so that the processes share them
     began, told = time.monotonic(), 0
 
     def tell(report: SimulationReport) -> None:

@@ -113,7 +113,7 @@ def bundled_scenarios() -> list[Scenario]:
     for name, requests in makers.items():
         graph = codec.load(bundled("graphs")[name].read_bytes())
         two = decode(json.loads(bundled("placements")[f"{name}_two_ranks"].read_text()))
-        for ranks, placement in ((1, _placed({}, 1)), (2, two), (3, _placed(_apart(graph), 3))):
+        for ranks, placement in ((1, placed({}, 1)), (2, two), (3, placed(_apart(graph), 3))):
             plan = assemble(Assignment(graph, placement), catalogue())
             found.append(Scenario(f"{name}/{ranks}", graph, plan, _twins(graph), requests()))
     return found
@@ -133,7 +133,7 @@ def _apart(graph: Graph) -> dict[str, int]:
     return ranks
 
 
-def _placed(nodes: Mapping[str, int], ranks: int) -> Placement:
+def placed(nodes: Mapping[str, int], ranks: int) -> Placement:
     groups = tuple(Group(nodes=(node,), ranks=(rank,)) for node, rank in nodes.items())
     devices = tuple(RankDevice(rank=rank, device="cpu") for rank in range(ranks))
     return Placement(name="simulated", groups=(Group(nodes=("*",), ranks=(0,)), *groups), ranks=devices)
@@ -311,7 +311,7 @@ def ferries() -> Scenario:
     nodes = {"a": {"component": "test.mix"}, "b": {"component": "test.mix"}}
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}, "body": body, "edges": edges}
     graph = codec.load({"format": "walkgraph/graph@1", "name": "ferries", "nodes": nodes, "walks": {"w": walk}})
-    return _of_walk("ferries", graph, _placed({"a": 0, "b": 1}, 2), CATALOGUE)
+    return _of_walk("ferries", graph, placed({"a": 0, "b": 1}, 2), CATALOGUE)
 
 
 def relay() -> Scenario:
@@ -326,11 +326,11 @@ def relay() -> Scenario:
     graph = codec.load(
         {"format": "walkgraph/graph@1", "name": "relay", "nodes": nodes, "walks": walks, "tasks": {"t": task}}
     )
-    plan = assemble(Assignment(graph, _placed({"a": 0, "b": 1}, 2)), CATALOGUE)
+    plan = assemble(Assignment(graph, placed({"a": 0, "b": 1}, 2)), CATALOGUE)
     mixed = {node: mix(node) for node in "ab"}
     inputs = {"x": 5, "xs": [7, 8]}
     wanted = [run_walk(graph.walks[node], mixed, PARAMS, inputs)[0]["o"][0][1] for node in "ab"]
-    return Scenario("relay", graph, plan, _fixed(mixed), [ScenarioRequest("t", {}, {"o": wanted}, inputs)])
+    return Scenario("relay", graph, plan, fixed(mixed), [ScenarioRequest("t", {}, {"o": wanted}, inputs)])
 
 
 def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenario:
@@ -339,7 +339,7 @@ def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenar
     if components is RESIDENT:  # on one rank, so that its loops can be device loops
         core = draw.integer(0, ranks - 1)
         split |= {node: core for node, made in graph.nodes.items() if made.component == "test.mix"}
-    return _of_walk(f"{name}/{ranks}", graph, _placed(split, ranks), components)
+    return _of_walk(f"{name}/{ranks}", graph, placed(split, ranks), components)
 
 
 def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogue) -> Scenario:
@@ -355,7 +355,7 @@ def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogu
         outs, _ = run_walk(walk, mixed, params, inputs)
         wanted = {output: [plain(value) for _, value in given] for output, given in outs.items() if given}
         requests.append(ScenarioRequest("t", {"n": n}, wanted, inputs))
-    return Scenario(name, graph, plan, _fixed(mixed), requests)
+    return Scenario(name, graph, plan, fixed(mixed), requests)
 
 
 def _task(outputs: Sequence[str]) -> dict[str, Any]:
@@ -371,7 +371,7 @@ def _task(outputs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _fixed(functions: Mapping[str, Function]) -> Functions:
+def fixed(functions: Mapping[str, Function]) -> Functions:
     """`Functions` without states."""
 
     def serving(function: Function) -> Serve:
@@ -393,7 +393,7 @@ def task_scenario(seed: int, components: Catalogue, *, asks: bool = False) -> Sc
     """`asks`: with steps that wait for a person, who answers as `decided` says."""
     draw = SeededDraw(seed)
     graph, ranks = random_task(draw, asks=asks), 1 + seed % 3
-    placement = _placed({node: draw.integer(0, ranks - 1) for node in graph.nodes}, ranks)
+    placement = placed({node: draw.integer(0, ranks - 1) for node in graph.nodes}, ranks)
     plan = assemble(Assignment(graph, placement), components)
     mixed = {node: mix(node) for node in graph.nodes}
     requests: list[ScenarioRequest] = []
@@ -404,7 +404,7 @@ def task_scenario(seed: int, components: Catalogue, *, asks: bool = False) -> Sc
         wanted = {name: [plain(value) for value in values] for name, values in found.items()}
         requests.append(ScenarioRequest("t", params, wanted, inputs, asked=asked))
     name = f"asking task {seed}" if asks else f"task {seed}"
-    return Scenario(f"{name}/{ranks}", graph, plan, _fixed(mixed), requests)
+    return Scenario(f"{name}/{ranks}", graph, plan, fixed(mixed), requests)
 
 
 def asking_tasks(count: int = TASKS) -> list[Scenario]:

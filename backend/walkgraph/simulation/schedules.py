@@ -16,6 +16,7 @@ from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
+from walkgraph.simulation.talkers import talkers
 from walkgraph.simulation.world import Outcome, World
 
 BLOCK = 250
@@ -28,6 +29,8 @@ CHANGING, OTHERS = 0.2, 4
 """Share of the worlds in which graphs change, and to how many scenarios, as far as they fit its processes."""
 MOVING, MOVES = 0.1, 8
 """Share of the worlds in which runs are moved in the queue, and how often."""
+TALKING = 0.15
+"""Share of the worlds in which one partition speaks what another one thinks."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG = 100_000
@@ -41,6 +44,9 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     seed's."""
     chance = random.Random(f"scenario {seed}")  # noqa: S311 - no secret
     scenario, mood = chance.choice(known), chance.choice(MOODS)
+    # Drawn apart: the other seeds keep the worlds that they had before there were talkers.
+    apart = random.Random(f"talking {seed}")  # noqa: S311 - no secret
+    scenario = apart.choice(known_talkers()) if apart.random() < TALKING else scenario
     others = [chance.choice(known) for _ in range(OTHERS)] if chance.random() < CHANGING else []
     fitting = tuple(other for other in others if same_processes(scenario.plan, other.plan))
     moves, keeps = MOVES if chance.random() < MOVING else 0, chance.random() < KEEPING
@@ -98,6 +104,11 @@ def _counted(counts: Counter[str]) -> list[str]:
 @cache
 def known_scenarios() -> Sequence[Scenario]:
     return scenarios()
+
+
+@cache
+def known_talkers() -> Sequence[Scenario]:
+    return talkers()
 
 
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:

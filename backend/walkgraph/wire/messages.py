@@ -464,6 +464,8 @@ class Credit(Message, frozen=True, tag="credit"):
     """The consumer."""
     consumed: int
     """Count of the receiver's items that it has released."""
+    left: bool = False
+    """The consumer reads no more, so that nothing waits for it."""
 
 
 class Freed(Message, frozen=True, tag="freed"):

@@ -34,8 +34,9 @@ from walkgraph.worker.events import Cancelled, Command, Event, Release, Report, 
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import Peers
+from walkgraph.worker.loops.device_loops import _ItemReader
 from walkgraph.worker.suspension import Suspension
-from walkgraph.worker.walk.run_streams import Incoming, Outgoing
+from walkgraph.worker.walk.run_streams import Incoming, Outgoing, Streams
 
 # ── faults of parts ─────────────────────────────────────────────────────────────────────────────
 
@@ -225,6 +226,27 @@ def _no_chunk_on_a_border(whole: Callable[..., Any]) -> Callable[..., Any]:
     return chunk
 
 
+def _endless(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop isn't told that a stream has no more items."""
+
+    def take(self: _ItemReader, *given: Any) -> Any:
+        found = whole(self, *given)
+        self.ended = False
+        return found
+
+    return take
+
+
+def _skips(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Items that come together reach the loop in the wrong order."""
+
+    def take(self: _ItemReader, *given: Any) -> Any:
+        found = whole(self, *given)
+        return found and found._replace(values=found.values.flip(0))
+
+    return take
+
+
 def _forget_events(self: Suspension, run: str) -> list[Event]:
     self._kept.pop(run, None)
     return []
@@ -286,6 +308,15 @@ FAULTS = {
     ),
     "the border of a stream": Fault(
         "streams", "", patches=[Patch(Incoming, "chunk", _no_chunk_on_a_border(Incoming.chunk))]
+    ),
+    "a reader that leaves its stream without a word": Fault(
+        "talker", "stalled", patches=[Patch(Streams, "leave", lambda self, step: None)]
+    ),
+    "a stream whose end a loop isn't told": Fault(
+        "talker", "stalled", patches=[Patch(_ItemReader, "take", _endless(_ItemReader.take))]
+    ),
+    "items of a loop in the wrong order": Fault(
+        "talker", "by the book", patches=[Patch(_ItemReader, "take", _skips(_ItemReader.take))]
     ),
     "a closing chunk that isn't read": Fault("streams", "reads chunks", WorldParts(engine=NoClosingChunk)),
     "a credit that is not given back": Fault("streams/2", "stalled", losing(m.Credit)),

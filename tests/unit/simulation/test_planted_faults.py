@@ -10,6 +10,7 @@ from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
+from walkgraph.simulation.talkers import talkers
 from walkgraph.simulation.world import World
 
 SEEDS = 120
@@ -18,7 +19,7 @@ SEEDS = 120
 
 @cache
 def known() -> tuple[Scenario, ...]:
-    return tuple(scenarios())
+    return (*scenarios(), *talkers())
 
 
 def others(scenario: Scenario) -> tuple[Scenario, ...]:

@@ -2,9 +2,11 @@
 
 import random
 
+from msgspec.structs import replace
+
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import StreamPlan
-from walkgraph.worker.walk.run_streams import Feeder, Incoming
+from walkgraph.worker.walk.run_streams import Feeder, Incoming, Outgoing
 
 STREAM = StreamPlan(
     index=0,
@@ -41,6 +43,37 @@ def test_a_reader_may_ask_again_where_it_stands() -> None:
     first = stream.chunk(0, (7, 0))
     assert [stream.chunk(0, (7, 0)) for _ in range(3)] == [(False, first[1])] * 3
     assert stream.consumed == 2
+
+
+def test_what_comes_after_the_last_reader_has_left_is_dropped() -> None:
+    stream = Incoming(STREAM, [Feeder(0, Rank(0)), Feeder(1, Rank(2))], {3: 0, 7: 1, 9: 1})
+    stream.push(0, 0, [0])
+    assert not stream.leave(3)
+    assert not stream.leave(7)
+    assert not stream.left
+    assert stream.leave(9)
+    assert not stream.leave(9)
+    stream.push(0, 1, [1])
+    assert stream._items == {}
+    assert stream.producers == [0, 2]
+
+
+def test_a_stream_that_has_ended_is_left_without_a_word() -> None:
+    stream = pushed(3, readers=1)
+    stream.finish(0, 3)
+    assert not stream.leave(7)
+
+
+def test_nothing_waits_for_a_consumer_that_has_left() -> None:
+    stream = Outgoing(replace(STREAM, consumers=(Rank(0), Rank(1))), [5])
+    stream.take_numbers(5, 8)
+    stream.credited(Rank(0), 2)
+    assert not stream.open
+    stream.left(Rank(1))
+    assert stream.free == 2
+    stream.left(Rank(0))
+    stream.credited(Rank(0), 0)
+    assert stream.free == 8
 
 
 def test_any_order_of_three_readers_gives_each_all_chunks_and_keeps_few() -> None:

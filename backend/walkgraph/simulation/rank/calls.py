@@ -28,6 +28,15 @@ class CallKey(NamedTuple):
     """Its values are played as they come."""
 
 
+class ReadPort(NamedTuple):
+    """A port that reads a stream."""
+
+    step: int
+    use: int
+    node: str
+    port: str
+
+
 class CallBatch(NamedTuple):
     """A batch in flight."""
 
@@ -59,8 +68,8 @@ class SimulatedCalls:
         keeps: bool = False,
     ) -> None:
         self.in_flight = CallBatches()
-        self.chunks: dict[str, dict[tuple[int, int, str], list[ChunkInfo]]] = {}
-        """Stream chunks that uses have read: by run, then by step, use and port."""
+        self.chunks: dict[str, dict[ReadPort, list[ChunkInfo]]] = {}
+        """Stream chunks that uses have read: by run, then by port."""
         self._simulator, self._queue, self._functions = simulator, queue, functions
         self._playbacks = playbacks
         self._schedule = Schedule()
@@ -129,7 +138,9 @@ class SimulatedCalls:
 
     def _serve(self, call: Call) -> Done:
         for port, chunk in call.chunks.items():
-            self.chunks.setdefault(call.run, {}).setdefault((call.step, call.use, port), []).append(chunk)
+            self.chunks.setdefault(call.run, {}).setdefault(ReadPort(call.step, call.use, call.node, port), []).append(
+                chunk
+            )
             if chunk.closing:
                 self._simulator.counts["closing chunks"] += 1
         try:

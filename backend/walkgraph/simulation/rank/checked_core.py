@@ -2,6 +2,7 @@
 
 from walkgraph.engine.loops.spec import Items
 from walkgraph.ids import Rank
+from walkgraph.placement.tables import Plan
 from walkgraph.simulation.rank.calls import SimulatedCalls
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
@@ -26,10 +27,17 @@ from walkgraph.worker.interfaces import CoreLike
 class CheckedCore:
     """Implements `worker.interfaces.CoreLike`."""
 
-    def __init__(self, simulator: Simulator, rank: Rank, core: CoreLike, calls: SimulatedCalls) -> None:
+    def __init__(self, simulator: Simulator, rank: Rank, plan: Plan, core: CoreLike, calls: SimulatedCalls) -> None:
         self.in_flight: set[Ref] = set()
         """Calls and loops that the engine has not ended yet."""
         self._simulator, self._rank, self._core, self._calls = simulator, rank, core, calls
+        self._leavable = {
+            (plan.nodes[walk.uses[edge.target.use].node].name, edge.target.port)
+            for walk in plan.walks
+            for edge in walk.edges
+            if edge.source.kind == "stream" and plan.streams[edge.source.index].continue_after_done
+        }
+        """(node, port) of streams that a loop may read to the end, beyond it, or not so far."""
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -91,9 +99,11 @@ class CheckedCore:
     def _check_done(self, run: str) -> None:
         """Checks that nothing is in flight, and that each stream was read to its end, which came once."""
         self._check_at_rest(run)
-        for (_, _, port), chunks in self._calls.chunks.get(run, {}).items():
+        for (_, _, node, port), chunks in self._calls.chunks.get(run, {}).items():
             indices, lasts = [chunk.index for chunk in chunks], [chunk.last for chunk in chunks]
             after = chunks[lasts.index(True) + 1 :] if True in lasts else []
             absent = all(chunk.valid == 0 for chunk in after)
-            if indices != [*range(len(indices))] or lasts.count(True) != 1 or not absent:
+            ends = lasts.count(True)
+            ended = ends == 1 or (ends == 0 and (node, port) in self._leavable)
+            if indices != [*range(len(indices))] or not ended or not absent:
                 raise self._simulator.fail(f"`{port}` on rank {self._rank} reads chunks {indices}, last {lasts}", run)

@@ -223,7 +223,7 @@ class SimulatedWorker:
             return
         core, engine = self._parts.core(order.plan, self.rank), self._parts.engine(order.plan, self._device)
         self._engine, self._before = engine, "loaded"
-        self._core = CheckedCore(self._simulator, self.rank, core, engine.calls)
+        self._core = CheckedCore(self._simulator, self.rank, order.plan, core, engine.calls)
         emitter, clock = self._parts.emitter(), lambda: self._simulator.now
         self._loop = self._parts.loop(self.rank, self._core, engine, self._links, emitter, clock)
         _, total = engine.states.pages()

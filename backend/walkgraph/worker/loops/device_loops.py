@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Timed
+from walkgraph.abi.calls import CallFailed, Timed
 from walkgraph.engine.loops.spec import Items, LoopCall, Mask, Place, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
@@ -99,11 +99,20 @@ class _ItemReader:
                 break
             self.ended = chunk[0] is ABSENT
             if not self.ended:
-                found.append(torch.as_tensor(chunk[0]).reshape(1))
+                found.append(_item(chunk[0], self.place[1]))
         if not found:
             return None
         self.taken += len(found)
         return StreamItems(self.place, self.taken - len(found), torch.cat(found))
+
+
+def _item(value: Any, port: str) -> Tensor:
+    """One item of a stream, as an iteration reads it. Raises CallFailed."""
+    found = torch.as_tensor(value)
+    if found.numel() != 1:
+        message = f"`{port}` takes one number an iteration from its stream, and an item has {found.numel()}"
+        raise CallFailed(message, port)
+    return found.reshape(1)
 
 
 class DeviceLoops:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from walkgraph.abi.calls import StateKey
+from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.loops.spec import Items
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.language.expressions import ExpressionError
@@ -175,10 +175,12 @@ class LocalRun:
         try:
             while not self._over and effects.failure is None and self._advance():
                 pass
+            # A list, because credits that go out meanwhile are commands too.
+            effects.commands.extend(list(self._loops.allow()))
         except ExpressionError as error:
             effects.failure = no_value(error)
-        # A list, because credits that go out meanwhile are commands too.
-        effects.commands.extend(list(self._loops.allow()))
+        except CallFailed as error:
+            effects.failure = ErrorInfo(code="node_error", message=str(error))
         out = effects.take()
         if effects.failure is not None and not self._over:
             self._over = True
@@ -227,6 +229,7 @@ class LocalRun:
 
     def _close_step(self, step: int) -> None:
         """Close a step that is over, or passed by."""
+        self._streams.leave(step)
         self._close_streams(step)
         if step in self._in_order:
             self._effects.commands.append(Report(m.Sent(rank=self._rank, run=self.run, step=step)))

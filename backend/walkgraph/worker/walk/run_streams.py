@@ -109,9 +109,26 @@ class Incoming:
         self._at: dict[tuple[int, int], Place] = {}
         """(step, use) -> the place it read last."""
         self._credited: Counter[Rank] = Counter()
+        self._reading = {step for step, uses in readers.items() if uses}
+        """Steps that may still read it."""
+        self.left = False
+        """True once no step reads it any more although it goes on."""
+        self.producers = sorted({feeder.rank for feeder in feeders})
+
+    def leave(self, step: int) -> bool:
+        """Note that a step is over. True if that was the last to read the stream, which goes on."""
+        if step not in self._reading:
+            return False
+        self._reading.discard(step)
+        self.left = not (self._reading or self._joined.done)
+        if self.left:
+            self._items.clear()
+        return self.left
 
     def push(self, step: int, index: int, values: Iterable[Any]) -> None:
-        """Add consecutive items of a step; a tensor holds them along its first axis."""
+        """Add consecutive items of a step; a tensor holds them along its first axis. What nobody reads is dropped."""
+        if self.left:
+            return
         for i, value in enumerate(values):
             self._append(self._joined.push(step, index + i, value))
 
@@ -207,7 +224,12 @@ class Outgoing:
         return self._given.get(step)
 
     def credited(self, consumer: Rank, consumed: int) -> None:
-        self._consumed[consumer] = max(self._consumed.get(consumer, 0), consumed)
+        if consumer in self._consumed:
+            self._consumed[consumer] = max(self._consumed[consumer], consumed)
+
+    def left(self, consumer: Rank) -> None:
+        """Note that a consumer reads no more: nothing waits for it."""
+        self._consumed.pop(consumer, None)
 
 
 class Streams:
@@ -235,6 +257,8 @@ class Streams:
                 self._incoming[message.stream].push(message.step, message.index, values)
             case m.StreamDone() if message.stream in self._incoming:
                 self._incoming[message.stream].finish(message.step, message.count)
+            case m.Credit(left=True) if message.stream in self.outgoing:
+                self.outgoing[message.stream].left(message.rank)
             case m.Credit() if message.stream in self.outgoing:
                 self.outgoing[message.stream].credited(message.rank, message.consumed)
             case _:
@@ -258,6 +282,13 @@ class Streams:
                 self._send(
                     rank, m.StreamDone(run=self._run, stream=index, step=step, count=count or 0), ABSENT, "inline"
                 )
+
+    def leave(self, step: int) -> None:
+        """Note that a step is over. The producers of a stream that nobody reads to its end here wait no more for it."""
+        for index, incoming in self._incoming.items():
+            for rank in incoming.producers if incoming.leave(step) else ():
+                left = m.Credit(run=self._run, stream=index, rank=self._rank, consumed=incoming.consumed, left=True)
+                self._send(rank, left, ABSENT, "inline")
 
     def chunk(self, use: int, stream: int, place: Place) -> tuple[bool, Chunk | None]:
         """Like `Incoming.chunk`, and sends credits to the producers."""
