@@ -22,7 +22,8 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="number of processes")
     asked = parser.parse_args()
     logging.getLogger("walkgraph").setLevel(logging.ERROR)
-    known_scenarios(), known_talkers()  # before forking, so that the processes share them
+    known_scenarios()  # before forking, so that the processes share them
+    known_talkers()
     began, told = time.monotonic(), 0
 
     def tell(report: SimulationReport) -> None:

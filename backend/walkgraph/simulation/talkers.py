@@ -19,8 +19,12 @@ from walkgraph.simulation.scenarios import Scenario, ScenarioRequest, fixed, pla
 
 TALKERS = 24
 _TALKER = replace(RESIDENT["test.mix"], name="test.talker", itemwise=("b",))
-COMPONENTS: Catalogue = {**CATALOGUE, "test.resident": replace(RESIDENT["test.mix"], name="test.resident")}
-COMPONENTS |= {"test.talker": _TALKER, "test.slow": replace(_TALKER, name="test.slow", resident=False)}
+COMPONENTS: Catalogue = {
+    **CATALOGUE,
+    "test.resident": replace(RESIDENT["test.mix"], name="test.resident"),
+    "test.talker": _TALKER,
+    "test.slow": replace(_TALKER, name="test.slow", resident=False),
+}
 NODES = ("t", "s", "v")
 
 
