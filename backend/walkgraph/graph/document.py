@@ -11,8 +11,8 @@ References inside a Walk
 Bindings of a task step
     `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for: parts`), `@turn.x`
     (inside `for: turns`: `role`, `index`, `last`, `calls`, `call_id`), `@loop.index` (inside a loop of steps), both
-    also in conditions of steps, `walk.result` (the latest run of a step of that Walk, or with that `as` name; in a loop,
-    of the pass before if it comes later), `name.approved`, `name.note` (said at that `approve` step), or a literal
+    also in conditions of steps, `walk.result` (the latest run of a step of that Walk, or with that `as` name; in a
+    loop, of the pass before if it comes later), `name.approved`, `name.note` (said at that `approve`), or a literal
 Expressions: the closed grammar of `graph.expressions`, over the task's parameters and loop indices.
 """
 
