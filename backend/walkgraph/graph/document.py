@@ -34,9 +34,8 @@ Literals = bool | int | float | str
 StepResult = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)]
 """A result of a step, `walk.result`."""
 Collect = Literal[False, True, "join", "list"]
-"""How the values of all iterations leave a loop. `true`: texts as one text, tensors of one shape stacked along a new
-first axis, encoded media as a list. `join`: texts as one text, tensors end to end along their first axis. `list`: a
-list of the values, whatever their shapes."""
+"""How the values of all iterations leave a loop. `true`: texts as one text, tensors of one shape stacked on a new first
+axis, encoded media as a list. `join`: texts as one text, tensors end to end on their first axis. `list`: as is."""
 
 
 class Record(BaseModel):
