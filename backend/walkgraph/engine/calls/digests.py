@@ -38,17 +38,18 @@ class Digests:
 
     def same(self, value: Tensor, copy: Tensor) -> None:
         """Note that a tensor is a copy of another one."""
-        if copy is not value and value in self._known:
-            self._known[copy] = self._known[value]
+        if copy is not value and (digest := self._known.get(value)) is not None:
+            self._known[copy] = digest
 
     def of_call(self, operator: Operator, call: Call) -> bytes | None:
         """The digest of everything that a call's outputs follow from; None if that is not known."""
         if not operator.pure:
             return None
-        if operator not in self._operators:
-            self._operators[operator] = next(self._numbers)
+        number = self._operators.get(operator)
+        if number is None:
+            number = self._operators[operator] = next(self._numbers)
         params = sorted((name, value) for name, value in call.params.items() if name != "seed")
-        made = blake2b(repr((self._operators[operator], params)).encode(), digest_size=_SIZE)
+        made = blake2b(repr((number, params)).encode(), digest_size=_SIZE)
         for port in sorted(call.inputs):
             digest = self._of_input(call, port)
             if digest is None:
@@ -66,12 +67,11 @@ class Digests:
         value = call.host.get(port, call.inputs.get(port))
         if not isinstance(value, Tensor):
             return digest_of(value)
-        if value not in self._known:
-            digest = digest_of(value)
-            if digest is None:
-                return None
+        # Each look into a weak dictionary takes as long as a digest, so there is one.
+        digest: bytes | None = self._known.get(value)
+        if digest is None and (digest := digest_of(value)) is not None:
             self._known[value] = digest
-        return self._known[value]
+        return digest
 
 
 def digest_of(value: Any) -> bytes | None:
