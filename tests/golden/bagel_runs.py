@@ -117,10 +117,10 @@ def kept(deployment: LocalDeployment, name: str, slot: str, model: tiny.Model = 
     wanted = tiny.answers(model)
     length, _ = wanted[f"{name}/{slot}/counters"].tolist()
     if not length or not state:
-        return [0, 0] if not state else state["counters"][0].tolist(), torch.zeros(2, 2, 0)
+        return [0, 0] if not state else state["counters"][0, :2].tolist(), torch.zeros(2, 2, 0)
     at = np.linspace(0, length - 1, wanted[f"{name}/{slot}/rows"].shape[2]).astype(int)
     rows = state["kv.0"][:, :, torch.from_numpy(at)][:, [0, -1]].movedim(0, 1)
-    return state["counters"][0].tolist(), rows.float().cpu()
+    return state["counters"][0, :2].tolist(), rows.float().cpu()
 
 
 def levels(deployment: LocalDeployment, name: str) -> np.ndarray:

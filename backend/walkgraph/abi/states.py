@@ -31,11 +31,13 @@ class Segment:
     """False: attended but never stored (noised latents)."""
     advance: int = 1
     """Increment of the position counter when the segment is kept."""
+    span: float | None = None
+    """The increment in place of `advance`, where it may be a fraction."""
     sequence: int = 0
     """Index of the sequence, in a state with a width."""
     tokens: Sequence[int] | None = None
-    """For a kept causal segment that advances one position per row, or a kept block that advances one: numbers `[n]`
-    that, with those before them and the operator, determine its keys and values. Sequences that begin alike may then
+    """For a kept segment whose positions they determine too (causal ones without `span` advance one per row, blocks
+    advance one): numbers `[n]` that, with those before them and the operator, determine its keys and values. Sequences that begin alike may then
     `reuse` its pages."""
 
 
@@ -129,6 +131,10 @@ class States(Protocol):
 
     def position(self, key: StateKey, sequence: int = 0) -> int:
         """The rope position of the next token."""
+        ...
+
+    def place(self, key: StateKey, sequence: int = 0) -> float:
+        """The same, with its fraction if segments had a `span`."""
         ...
 
     def length(self, key: StateKey, sequence: int = 0) -> int:

@@ -39,6 +39,8 @@ class StepSpec:
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> tokens of a block that a step attends with the whole context and does not keep. Such a slot appends
     nothing."""
+    fractions: frozenset[str] = frozenset()
+    """Paged slots whose positions may be fractions: the step finds them in float32."""
     contexts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Slot of `scratch` -> the likely number of tokens in its state; steps for that size are prepared."""
     variant: Hashable = None
@@ -57,7 +59,7 @@ class StepSpec:
     @cached_property
     def key(self) -> Hashable:
         parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, self.scratch)
-        return (self.variant, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
+        return (self.variant, self.fractions, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
 
 
 class PagedRows(NamedTuple):
@@ -71,7 +73,7 @@ class PagedRows(NamedTuple):
     lengths: Tensor
     """int32 `[T]`: tokens kept before this step."""
     positions: Tensor
-    """int32 `[T]`: rope position of the step's first token."""
+    """int32 `[T]`: rope position of the step's first token; float32 where the spec names the slot in `fractions`."""
 
 
 class Block(Placed, Protocol):

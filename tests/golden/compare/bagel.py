@@ -116,7 +116,7 @@ def _contexts(
     [engine] = local.engines.values()
     slots = [*_read_by(asked)]
     states = {slot: engine.transfers.export(StateKey(run, slot)) for slot in slots}
-    got = {slot: state["counters"][0].tolist() if state else [0, 0] for slot, state in states.items()}
+    got = {slot: state["counters"][0, :2].tolist() if state else [0, 0] for slot, state in states.items()}
     there = {slot: wanted[f"{run}/{slot}/counters"].tolist() for slot in slots}
     if asked.task != "image_to_text":
         # An answer's tokens would be there already.

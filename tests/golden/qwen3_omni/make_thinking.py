@@ -98,6 +98,18 @@ class Prompt:
             found["use_audio_in_video"] = self.film
         return found
 
+    def placed(self, model: Any) -> tuple[Tensor, Tensor]:
+        """The positions of a prompt `[3, 1, n]`, and what a token's number and it add up to."""
+        arguments = self.given(self.ids)
+        places = {key: arguments.get(key) for key in ("image_grid_thw", "video_grid_thw", "attention_mask")}
+        return model.get_rope_index(
+            arguments["input_ids"],
+            **places,
+            use_audio_in_video=self.film,
+            audio_seqlens=torch.tensor(self.mels) if self.mels else None,
+            second_per_grids=arguments.get("video_second_per_grid"),
+        )
+
     def stand_in(self, model: Any) -> None:
         """Let the drawn rows stand for what the encoders would give."""
 
@@ -118,6 +130,7 @@ def answers(model: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     marks, told = tiny.config().marks, tiny.config().told
     media = torch.isin(torch.tensor(prompt.ids), torch.tensor([marks.audio, marks.image, marks.video]))
     model.rope_deltas = None
+    places, delta = prompt.placed(model)
     whole = prompt.given([*prompt.ids, *tiny.given()])
     found = model(**whole, output_hidden_states=True)
     yield "hidden", found.hidden_states[told][0, : len(prompt.ids)][media]
@@ -126,17 +139,7 @@ def answers(model: Any, name: str) -> Iterator[tuple[str, Tensor]]:
     arguments = prompt.given(prompt.ids)
     made = model.generate(**arguments, max_new_tokens=tiny.STEPS, min_new_tokens=tiny.STEPS, do_sample=False)
     yield "ids", made[0, len(prompt.ids) :]
-    model.rope_deltas = None
-    places = {key: arguments.get(key) for key in ("image_grid_thw", "video_grid_thw", "attention_mask")}
-    lengths = torch.tensor(prompt.mels) if prompt.mels else None
-    positions, delta = model.get_rope_index(
-        arguments["input_ids"],
-        **places,
-        use_audio_in_video=prompt.film,
-        audio_seqlens=lengths,
-        second_per_grids=arguments.get("video_second_per_grid"),
-    )
-    yield "positions", positions[:, 0].T.float()
+    yield "positions", places[:, 0].T.float()
     yield "delta", delta.flatten().float()
 
 

@@ -52,6 +52,17 @@ TALKS: Mapping[str, Talk] = {
     "picture and sound": (_BEGIN, "Look ", Media(grid=(1, 4, 2)), " and hear ", Media(mel=90), "!", _ANSWER),
     "video": (_BEGIN, Media(grid=(3, 2, 3), seconds=1.0), "What happens?", _ANSWER),
     "film": (_BEGIN, Media(grid=(2, 2, 3), seconds=1.0, mel=230), "And now?", Media(mel=40), _ANSWER),
+    "videos at odd rates": (
+        _BEGIN, Media(grid=(3, 2, 2), seconds=2 / 2.4975), "What?", Media(grid=(1, 2, 2)), "Then ",
+        Media(grid=(2, 2, 3), seconds=2 / 14.985), _ANSWER,
+    ),
+    "film whose sound ends early": (
+        _BEGIN, Media(grid=(2, 30, 1), seconds=2 / 14.985, mel=40), "And now?", _ANSWER,
+    ),
+    "films, and a turn behind them": (
+        _BEGIN, Media(grid=(2, 9, 2), seconds=2 / 2.997, mel=60), "Or?", _ANSWER, "No.", "<|im_end|>\n",
+        _BEGIN, Media(grid=(1, 8, 12)), Media(grid=(2, 40, 2), seconds=2 / 29.97, mel=50), "?", _ANSWER,
+    ),
     "two turns": (
         "<|im_start|>system\nBe kind.<|im_end|>\n",
         _BEGIN, Media(grid=(1, 2, 6)), "What colour?", _ANSWER, "Red.", "<|im_end|>\n",

@@ -70,6 +70,8 @@ class LanguageBackbone(Operator):
 
     outputs: ClassVar[Mapping[str, Row]] = {"token": _TOKEN, "stop": Row((), torch.bool)}
     """The ports of a step, other than `logits`."""
+    fractions: ClassVar[bool] = False
+    """True if positions may be fractions."""
     tells_logits: ClassVar[bool] = False
     """True if the component has the port `logits`, and the parameter of that name, by which a forward has it too."""
 
@@ -193,6 +195,7 @@ class LanguageBackbone(Operator):
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
             advances={"kv": 1},
+            fractions=frozenset({"kv"} if self.fractions else ()),
             names={"kv": "token"},
             invariant=True,
         )

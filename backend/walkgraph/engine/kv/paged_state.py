@@ -1,7 +1,8 @@
 """Sequences of pages, the paged states made of them, and their summaries."""
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -23,6 +24,9 @@ class PagedSequence:
     pages: list[int] = field(default_factory=list[int])
     length: int = 0
     position: int = 0
+    """The whole part of the rope position of the next token."""
+    fraction: float = 0.0
+    """Its fraction; 0 unless segments had a `span`."""
     content: int = EMPTY
     """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
     prefix: PrefixKey | None = None
@@ -30,14 +34,23 @@ class PagedSequence:
 
     def alike(self, other: "PagedSequence") -> bool:
         """True only if both are sure to hold the same tokens at the same positions."""
-        if (self.length, self.position) != (other.length, other.position):
+        if (self.length, self.place) != (other.length, other.place):
             return False
         if self.content == other.content:
             return True
         return self.prefix is not None and other.prefix is not None and self.prefix[:2] == other.prefix[:2]
 
+    @property
+    def place(self) -> float:
+        return self.position + self.fraction
+
+    def move(self, span: float) -> None:
+        there = self.place + span
+        self.position = math.floor(there)
+        self.fraction = there - self.position
+
     def copy(self) -> "PagedSequence":
-        return PagedSequence(list(self.pages), self.length, self.position, self.content, self.prefix)
+        return replace(self, pages=list(self.pages))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ Shape letters: T slots, B rows of a batch, w sequences of a state, P pages of a 
 states and slots.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -45,9 +45,15 @@ NOTHING = Grown(0, 0)
 
 
 class SlotPages:
-    def __init__(self, pools: Mapping[str, Pool], widths: Mapping[str, int], counters: Tensor) -> None:
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        widths: Mapping[str, int],
+        counters: Tensor,
+        fractions: Collection[str] = (),
+    ) -> None:
         """`pools`: that of each paged state. `counters`: int32 `[2S, T]`: the lengths of all states, then their
-        positions; the program updates them."""
+        positions; the program updates them. `fractions`: states whose positions may be fractions."""
         self.pools, self._counters, device = dict(pools), counters, counters.device
         self.table = counters.shape[1]
         self.order = {name: index for index, name in enumerate(self.pools)}
@@ -58,9 +64,11 @@ class SlotPages:
         """`[N, P]`"""
         for name, pool in self.pools.items():
             self._of(name).fill_(pool.spare)
+        self._fractions = {name: torch.zeros(self.table, device=device) for name in self.order if name in fractions}
+        """What is added to the positions, float32 `[T]`."""
         self._count = {width: torch.arange(width, dtype=torch.int32, device=device) for width in set(self._widths)}
 
-    def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]) -> None:
+    def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]) -> None:
         """Fill in the pages of a slot's states, in the form of `Entry.paged`."""
         for name, index in self.order.items():
             sequences, width = held[name][0], self._widths[index]
@@ -70,6 +78,8 @@ class SlotPages:
             numbers = listed(padded, table.device, torch.int32).view(width, count)
             table[:, :count].copy_(numbers, non_blocking=True)
             table[:, count:].fill_(spare)
+            if name in self._fractions:
+                self._fractions[name][slot].fill_(held[name][2] % 1)
 
     def _of(self, name: str) -> Tensor:
         """The pages of a state, `[T * w, P]`."""
@@ -87,6 +97,8 @@ class SlotPages:
         lengths, positions = self._counters[index], self._counters[count + index]
         if grown != NOTHING:
             lengths, positions = lengths + grown.tokens, positions + grown.positions
+        if name in self._fractions:
+            positions = positions + self._fractions[name]
         width = self._widths[index]
         if width > 1:
             lengths, positions = (one[:, None].expand(-1, width).flatten() for one in (lengths, positions))
@@ -100,7 +112,7 @@ class SlotPages:
     ) -> PagedRows:
         """Join the rows of several states into one. `stood`: lengths and positions of all states; None if they are as
         counted."""
-        if stood is None and all(width == 1 for width in self._widths):
+        if stood is None and not self._fractions and all(width == 1 for width in self._widths):
             lengths, positions = self._counters.view(2, -1)
         else:
             at = {name: self.stood(name, NOTHING) for name in self.order} if stood is None else stood

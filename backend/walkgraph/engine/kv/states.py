@@ -203,7 +203,7 @@ class StateTable:
         if origin is None or not self.pools.prefix_cache:
             return None
         own = origin, self.limits.salt(key.run)
-        prefix = PrefixKey(own) if not row.length and not row.position else row.prefix
+        prefix = PrefixKey(own) if not row.length and not row.place else row.prefix
         return prefix if prefix is not None and prefix.origin == own else None
 
     def renew(self, key: StateKey, source: StateKey | None, width: int) -> None:
@@ -324,6 +324,10 @@ class Transaction:
         row = self._row(key, sequence)
         return row.position if row else 0
 
+    def place(self, key: StateKey, sequence: int = 0) -> float:
+        row = self._row(key, sequence)
+        return row.place if row else 0.0
+
     def length(self, key: StateKey, sequence: int = 0) -> int:
         row = self._row(key, sequence)
         return row.length if row else 0
@@ -374,7 +378,7 @@ class Transaction:
                 row = self._table.paged[segment.state].sequences[segment.sequence]
                 row.prefix = self._extended(row, placed)
                 row.length += placed.new
-                row.position += segment.advance
+                row.move(segment.advance if segment.span is None else segment.span)
                 row.content = next(CONTENTS)
 
     def tensor(self, key: StateKey) -> Tensor | None:
@@ -430,7 +434,7 @@ class Transaction:
         if segment.tokens is None or prefix is None:
             return None
         advance = placed.new if segment.mode == "causal" else 1
-        if segment.advance != advance or placed.new != len(segment.tokens):
+        if (segment.span is None and segment.advance != advance) or placed.new != len(segment.tokens):
             raise PageFault(
                 "rows with tokens have one each; causal ones advance one position each, a block advances one"
             )

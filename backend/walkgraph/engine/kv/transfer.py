@@ -26,7 +26,7 @@ class StateTransfer:
     def export(self, key: StateKey) -> dict[str, Tensor]:
         """Copy a state for another rank's `import_state`; empty if the state holds nothing yet.
 
-        A paged state gives `counters`, int64 `[width, 2]` (length, position), and `kv.<i>` `[2, N, length, G, D]` per
+        A paged state gives `counters`, float64 `[width, 2]` (length, position), and `kv.<i>` `[2, N, length, G, D]` per
         sequence; any other gives `tensor`.
         """
         with torch.inference_mode():
@@ -49,7 +49,7 @@ class StateTransfer:
     def _exported(self, key: StateKey) -> dict[str, Tensor]:
         state = self._states.paged.get(key)
         if state is not None:
-            counters = torch.tensor([[one.length, one.position] for one in state.sequences])
+            counters = torch.tensor([[one.length, one.place] for one in state.sequences], dtype=torch.float64)
             kept = {f"kv.{i}": state.pool.read(one.pages, one.length) for i, one in enumerate(state.sequences)}
             return {"counters": counters, **kept}
         tensor = self._states.tensors.get(key)
@@ -57,14 +57,15 @@ class StateTransfer:
 
     def _import_paged(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
         pool = self._states.pools.of(key)
-        counters: list[list[int]] = value["counters"].tolist()
+        counters = [(int(length), place) for length, place in value["counters"].tolist()]
         taken = pool.pages.take(sum(pages_for(length) for length, _ in counters))
         pages = iter(taken)
         sequences: list[PagedSequence] = []
         try:
-            for index, (length, position) in enumerate(counters):
+            for index, (length, place) in enumerate(counters):
                 mine = [next(pages) for _ in range(pages_for(length))]
-                sequences.append(PagedSequence(mine, length, position, next(CONTENTS)))
+                sequences.append(PagedSequence(mine, length, content=next(CONTENTS)))
+                sequences[-1].move(place)
                 pool.write(mine, value[f"kv.{index}"])
         except Exception:
             pool.pages.release(taken)

@@ -49,7 +49,7 @@ class Entry:
     series: Sequence[Sequence[float]]
     cells: Mapping[Place, Tensor]
     """Entering values, by the use and port that read them; or everything that `cells_of` returned."""
-    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
+    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]
     """State -> the pages of its sequences, and the length and position that all of them share."""
     tensors: Mapping[str, Tensor | None]
 
@@ -82,7 +82,7 @@ class SlotTables:
         table, count = slots + 1, len(states)
         self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
         """Iteration, then the lengths of all paged states, then their positions."""
-        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:])
+        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:], body.fractions)
         self.times = torch.zeros(table, dtype=torch.int32, device=device)
         self.live = torch.zeros(table, dtype=torch.bool, device=device)
         self.columns = columns_of(body.uses)
@@ -109,7 +109,7 @@ class SlotTables:
         self.pages.enter(slot, entry.paged)
         stands = [entry.paged[name] for name in self.pages.order]
         lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
-        counters = listed([entry.first, *lengths, *positions], self.device, torch.int32)
+        counters = listed([entry.first, *lengths, *map(int, positions)], self.device, torch.int32)
         self.counters[:, slot].copy_(counters, non_blocking=True)
         self.ints[slot].copy_(listed(entry.ints, self.device), non_blocking=True)
         if entry.floats:
@@ -361,10 +361,10 @@ class LoopSlots:
         forms = entered.forms.counts(entered.first, end)
         return max((self._body.grown(form)[1].get(name, NOTHING).tokens for form in forms), default=0)
 
-    def _hold(self, call: LoopCall, entered: Entered) -> dict[str, tuple[Sequence[Sequence[int]], int, int]]:
+    def _hold(self, call: LoopCall, entered: Entered) -> dict[str, tuple[Sequence[Sequence[int]], int, float]]:
         """Hold pages for everything that the iterations append; returns `Entry.paged`. If a state gets none, the pages
         of the others are released."""
-        held: dict[str, tuple[Sequence[Sequence[int]], int, int]] = {}
+        held: dict[str, tuple[Sequence[Sequence[int]], int, float]] = {}
         taken: list[StateKey] = []
         try:
             for name in self._tables.pages.order:
@@ -372,12 +372,12 @@ class LoopSlots:
                 kept = self._states.hold(key, self._needed(entered, name, entered.times))
                 taken.append(key)
                 one = kept[0]
-                if any((row.length, row.position) != (one.length, one.position) for row in kept):
+                if any((row.length, row.place) != (one.length, one.place) for row in kept):
                     raise CallFailed(
                         f"the sequences of `{key.state}` have different lengths; a device loop steps all "
                         "of them together"
                     )
-                held[name] = [row.pages for row in kept], one.length, one.position
+                held[name] = [row.pages for row in kept], one.length, one.place
                 entered.contexts[name] = ContextSequence(one.pages, one.length, one.position, one.content)
         except Exception:
             for key in taken:

@@ -1,7 +1,7 @@
 """The thinker's operator: it appends a text, media or one token to a conversation, and answers with the next token.
 
-Rows of media pass the same layers as text, at positions on three axes. A conversation's counter of positions moves as
-far as the piece reaches, so a text after it, and every generated token, has the counter as its one position.
+Rows of media pass the same layers as text, at positions on three axes. A text after a piece has one position a row, and
+generated tokens too, from where the piece's last rows end, which may be a fraction.
 
 The talker reads of a piece what was appended, the rows of media after some of the layers, and the positions. Of the
 answer it reads the tokens that were appended, as they come: the last one that is generated never is.
@@ -31,7 +31,12 @@ from walkgraph.models.qwen3_omni.parts import STEM, THINKER, own_name
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
 from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, rows_of
-from walkgraph.models.qwen3_omni.thinker.rows import BetweenLayers, MediaRows, embedded, features_of
+from walkgraph.models.qwen3_omni.thinker.rows import (
+    BetweenLayers,
+    MediaRows,
+    embedded,
+    features_of,
+)
 
 _WHOLE = "@ids"
 """Under this name, the last part of a long text has the whole text."""
@@ -40,6 +45,7 @@ _WHOLE = "@ids"
 class Thinker(LanguageBackbone):
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
     tells_logits: ClassVar[bool] = True
+    fractions: ClassVar[bool] = True
     outputs: ClassVar[Mapping[str, Row]] = {**LanguageBackbone.outputs, "said": Row((1,), torch.int64)}
 
     def __init__(
@@ -94,15 +100,17 @@ class Thinker(LanguageBackbone):
 
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
-        if not any(pieces):
+        first = [states.place(one.call.states["kv"]) for one in unread]
+        if not any(pieces) and all(map(float.is_integer, map(float, first))):
             return super().logits(unread, states)
-        first = [states.position(one.call.states["kv"]) for one in unread]
-        advances = [len(one.ids) if piece is None else piece.advance for one, piece in zip(unread, pieces, strict=True)]
-        attend = states.attend(segments(unread, self._device, advances))
+        plain = segments(unread, self._device, [len(one.ids) for one in unread])
+        spans = [None if piece is None else piece.span.next for piece in pieces]
+        attend = states.attend([replace(one, span=span) for one, span in zip(plain, spans, strict=True)])
         rows = MediaRows.of(unread, pieces, first)
         ends, positions, media, visual = (self._on_device(part) for part in rows)
         x = self._model.model.embed_tokens(torch.cat([one.ids for one in unread]))
-        x[media] = embedded(unread, pieces).to(x.dtype)
+        if any(pieces):
+            x[media] = embedded(unread, pieces).to(x.dtype)
         between = BetweenLayers(media, visual, features_of(unread), self._config.told)
         logits = self._model.read_rows(x, positions, ends, attend.placed(), between)
         states.commit(attend)

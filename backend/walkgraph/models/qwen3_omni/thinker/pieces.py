@@ -33,11 +33,6 @@ class Piece(NamedTuple):
         """Marks before the media, and as many after."""
         return (len(self.ids) - len(self.order)) // 2
 
-    @property
-    def advance(self) -> int:
-        """Whole positions that the piece takes."""
-        return math.ceil(self.span.next)
-
 
 def is_media(call: Call) -> bool:
     return any(call.inputs.get(port) is not None for port in MEDIA)

@@ -27,7 +27,7 @@ class MediaRows(NamedTuple):
     """`[v]`: rows that show pictures."""
 
     @classmethod
-    def of(cls, unread: Sequence[Unread], pieces: Sequence[Piece | None], first: Sequence[int]) -> Self:
+    def of(cls, unread: Sequence[Unread], pieces: Sequence[Piece | None], first: Sequence[float]) -> Self:
         """`pieces`: None for a text; `first`: the position that each begins at."""
         ends = list(accumulate(len(one.ids) for one in unread))
         positions: list[Tensor] = []
