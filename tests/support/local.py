@@ -93,6 +93,7 @@ class LocalDeployment:
         params: Mapping[str, Any],
         inputs: Mapping[str, Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
+        outputs: Sequence[str] | None = None,
         **how: Any,
     ) -> None:
         """`how`: `stepped`, `record`, `hold`, `session`."""
@@ -100,7 +101,7 @@ class LocalDeployment:
         filled = fill_params(declared, {"seed": 0, **params})
         given = name_inputs(declared, inputs or {}, parts)
         facts = Facts(self.plan)
-        found = expanded_request(facts, declared, filled, given, None)
+        found = expanded_request(facts, declared, filled, given, outputs)
         itinerary, legs = legs_of(facts, declared, filled, given, found)
         if legs is not None:
             self._legs[run] = itinerary.ranks, legs

@@ -5,7 +5,7 @@ It imports no torch, so plans and call scheduling run without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -117,6 +117,8 @@ class Call:
     """False if nothing reads its outputs."""
     timed: Timed | None = None
     """The playback of its outputs; None if they are not played as they come."""
+    read: frozenset[str] | None = None
+    """The outputs that something reads; None if that isn't known, so it may be all of them."""
     digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)
     """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
     content: bytes | None = field(default=None, init=False)
@@ -132,6 +134,10 @@ class Call:
         if value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
             return None
         return value.tolist()
+
+    def gives(self, ports: Collection[str]) -> bool:
+        """True if something may read an output other than these."""
+        return self.answered and (self.read is None or not self.read <= set(ports))
 
     def text(self, port: str) -> str:
         """The text that an input has, as characters that have bytes."""

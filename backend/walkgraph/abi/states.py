@@ -1,6 +1,6 @@
 """The states of runs as an operator sees them: paged caches that a forward attends to, and tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, NamedTuple, Protocol
@@ -50,13 +50,13 @@ class Reused(NamedTuple):
     """The `tokens` for the segment with the other rows."""
 
 
-def reused(call: Call, port: str, slot: str, states: "States") -> Reused:
+def reused(call: Call, port: str, slot: str, states: "States", beside: Collection[str] = ()) -> Reused:
     """Find the token ids `[n]` at a port. Only for token ids that alone determine the operator's keys and values. All
-    of them may be found if nothing reads the call's outputs."""
+    of them may be found if nothing reads the call's outputs; `beside`: outputs that need no forward."""
     tokens = call.numbers(port)
     if tokens is None:
         return Reused(0, None)
-    there = states.reuse(call.states[slot], tokens, answered=call.answered)
+    there = states.reuse(call.states[slot], tokens, answered=call.gives(beside))
     return Reused(there, tokens[there:])
 
 
@@ -66,11 +66,32 @@ def reused_block(call: Call, port: str, slot: str, rows: int, states: "States") 
     digest = call.digest(port)
     if digest is None:
         return Reused(0, None)
-    # A port decides how its values are read. Negative, so that no row is a token.
+    # A port decides how its values are read.
     block = int.from_bytes(blake2b(digest, digest_size=16, person=port.encode()[:16]).digest(), "big")
-    first = -(block * _MOST_ROWS) - 1
-    tokens = range(first, first - rows, -1)
+    tokens = _named(block, rows)
     return Reused(states.reuse(call.states[slot], tokens, block=True, answered=call.answered), tokens)
+
+
+def reused_piece(
+    call: Call, ports: Sequence[str], slot: str, rows: int, span: float, states: "States", beside: Collection[str] = ()
+) -> Reused:
+    """Find causal rows that the values at these ports determine together, and the positions that they span. All are
+    found, or none; `beside`: outputs that need no forward."""
+    made = blake2b(digest_size=16)
+    for port in ports:
+        digest = call.digest(port)
+        if digest is None:
+            return Reused(0, None)
+        made.update(repr(port).encode() + digest)
+    tokens = _named(int.from_bytes(made.digest(), "big"), rows)
+    there = states.reuse(call.states[slot], tokens, block=True, answered=call.gives(beside), span=span)
+    return Reused(there, tokens)
+
+
+def _named(block: int, rows: int) -> Sequence[int]:
+    """Numbers for the rows of a block. Negative, so that no row is a token."""
+    first = -(block * _MOST_ROWS) - 1
+    return range(first, first - rows, -1)
 
 
 class CausalRows(NamedTuple):
@@ -141,10 +162,18 @@ class States(Protocol):
         """Number of tokens kept."""
         ...
 
-    def reuse(self, key: StateKey, tokens: Sequence[int], *, block: bool = False, answered: bool = True) -> int:
+    def reuse(
+        self,
+        key: StateKey,
+        tokens: Sequence[int],
+        *,
+        block: bool = False,
+        answered: bool = True,
+        span: float | None = None,
+    ) -> int:
         """The number of the `tokens` to append (as a segment of this operator would name them) that others have
         computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
-        `block`: they are one block, found whole or not at all. `answered`: the output of the last one is needed, so it
+        `block`: they are one block, found whole or not at all; `span`: the positions that it takes, if not one. `answered`: the output of the last one is needed, so it
         is never found."""
         ...
 

@@ -70,6 +70,8 @@ class LanguageBackbone(Operator):
 
     outputs: ClassVar[Mapping[str, Row]] = {"token": _TOKEN, "stop": Row((), torch.bool)}
     """The ports of a step, other than `logits`."""
+    beside: ClassVar[frozenset[str]] = frozenset()
+    """Outputs that follow from a call's inputs, without a forward."""
     fractions: ClassVar[bool] = False
     """True if positions may be fractions."""
     tells_logits: ClassVar[bool] = False
@@ -106,6 +108,12 @@ class LanguageBackbone(Operator):
 
     def rows(self, call: Call) -> int:
         return len(self.fed(call)[1])
+
+    def had(self, call: Call, port: str, states: States, *, short: bool) -> Reused:
+        """The part of a call's tokens that is known. `short`: don't look for a part of them."""
+        if port == "token" or (short and call.gives(self.beside)):
+            return Reused(0, call.numbers(port))
+        return reused(call, port, "kv", states, self.beside)
 
     def alike(self, call: Call) -> Hashable:
         """Equal prompts, so that one is computed for all, unless a captured forward reads it again at once."""
@@ -147,7 +155,7 @@ class LanguageBackbone(Operator):
         ids = given.where(known, 0).split(whole)
         # A captured forward reads a short prompt faster than a plain one computes what remains after the cached prefix.
         short = self._prompts.enabled and sum(whole) <= SIZES[-1]
-        had = [_had(call, port, states, short=short) for call, (port, _) in zip(calls, fed, strict=True)]
+        had = [self.had(call, port, states, short=short) for call, (port, _) in zip(calls, fed, strict=True)]
         asked = [i for i, n in enumerate(whole) if had[i].found < n]
         outputs = [Outputs() for _ in calls]
         unread = [Unread(calls[i], ids[i][had[i].found :], had[i].tokens, outputs[i]) for i in asked]
@@ -264,13 +272,6 @@ def fed_ids(call: Call) -> tuple[str, Tensor]:
         wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, at least one"
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
     return port, value
-
-
-def _had(call: Call, port: str, states: States, *, short: bool) -> Reused:
-    """The part of a call's tokens that is known. `short`: don't look for a part of them."""
-    if port == "token" or (short and call.answered):
-        return Reused(0, call.numbers(port))
-    return reused(call, port, "kv", states)
 
 
 def _with_bias(logits: Tensor, calls: Sequence[Call]) -> Tensor:

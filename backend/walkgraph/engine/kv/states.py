@@ -332,7 +332,15 @@ class Transaction:
         row = self._row(key, sequence)
         return row.length if row else 0
 
-    def reuse(self, key: StateKey, tokens: Sequence[int], *, block: bool = False, answered: bool = True) -> int:
+    def reuse(
+        self,
+        key: StateKey,
+        tokens: Sequence[int],
+        *,
+        block: bool = False,
+        answered: bool = True,
+        span: float | None = None,
+    ) -> int:
         pool, row = self._table.pools.of(key), self._row(key, 0) or PagedSequence()
         prefix = self._table.extendable(key, row, self._origin)
         if prefix is None or self._table.width(key) > 1:
@@ -349,7 +357,7 @@ class Transaction:
             row = self._reservation.share(key, 0, pool, more, found.pages)
             self._found[key] = more
             row.length += more
-            row.position += 1 if block else more
+            row.move((span if span is not None else 1) if block else more)
             row.content = next(CONTENTS)
             row.prefix = prefix._replace(tokens=whole[: row.length])
         return more

@@ -157,11 +157,6 @@ class Body:
         """Tensor states, kept as rows of a table."""
         return {use.states[slot]: row for use in self.uses for slot, row in use.spec.tensors.items()}
 
-    @cached_property
-    def fractions(self) -> frozenset[str]:
-        """Paged states whose positions may be fractions."""
-        return frozenset(use.states[slot] for use in self.uses for slot in use.paged if slot in use.spec.fractions)
-
     @property
     def whole(self) -> Form:
         comes = tuple(source.channel for _, source in self.reads if source.kind == "channel")

@@ -82,7 +82,8 @@ class SlotTables:
         table, count = slots + 1, len(states)
         self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
         """Iteration, then the lengths of all paged states, then their positions."""
-        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:], body.fractions)
+        fractions = {use.states[slot] for use in body.uses for slot in use.paged if slot in use.spec.fractions}
+        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:], fractions)
         self.times = torch.zeros(table, dtype=torch.int32, device=device)
         self.live = torch.zeros(table, dtype=torch.bool, device=device)
         self.columns = columns_of(body.uses)

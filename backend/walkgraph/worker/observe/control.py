@@ -58,7 +58,7 @@ class Control:
         if self._observed is not None:
             for command in commands:
                 if isinstance(command, RunCall):
-                    command.call.answered = True
+                    command.call.answered, command.call.read = True, None
         return commands if self._gate is None else self._gate.take(commands)
 
     def outputs(self, ref: Ref, outputs: Mapping[str, Any]) -> Iterable[Command]:

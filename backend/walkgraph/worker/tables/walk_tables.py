@@ -96,6 +96,9 @@ class UseTable:
     """Its ports whose values are used once it has ended."""
     pieces: tuple[str, ...] = ()
     """Its ports whose values leave as a called task sends them."""
+    readers: tuple[tuple[str, frozenset[int] | None], ...] = ()
+    """Port with edges -> the streams at their ends, one of which a run must read to need the value; None: it is always
+    needed."""
     counts: LoopPlan | None = None
     """The map whose items this use counts."""
     links: "tuple[tuple[Link, UseTable], ...]" = ()
@@ -255,6 +258,7 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
         pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=ends.decides.get(use.index),
+        readers=_readers(plan, walk, ends, use),
         counts=ends.counts.get(use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
@@ -275,6 +279,33 @@ def _timed(plan: Plan, walk: WalkPlan, use: UsePlan, outputs: Sequence[EdgePlan]
     if mine is None:
         return None
     return TimedPort(mine.target.port, plan.streams[mine.source.index].seconds, not passed_on)
+
+
+def _readers(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan) -> tuple[tuple[str, frozenset[int] | None], ...]:
+    """`UseTable.readers`."""
+    found: dict[str, frozenset[int] | None] = {}
+    for edge in ends.leaving.get(use.index, ()):
+        streams, port = _streams_behind(plan, walk, ends, edge), edge.source.port
+        known = found.get(port, frozenset())
+        found[port] = None if streams is None or known is None else known | streams
+    return tuple(found.items())
+
+
+def _streams_behind(plan: Plan, walk: WalkPlan, ends: UseEnds, edge: EdgePlan) -> frozenset[int] | None:
+    """The streams that an edge's value reaches, if all that follows from it goes there: itself, or what a call makes of
+    it that can do without. None if it is needed for anything else."""
+    if edge.target.kind == "stream":
+        return frozenset({edge.target.index})
+    if edge.target.kind != "use":
+        return None
+    use = walk.uses[edge.target.use]
+    node = plan.nodes[use.node] if use.op == "call" else None
+    if node is None or node.states or edge.target.port in node.required or _judged(walk, use):
+        return None
+    if use.index in ends.decides or use.index in ends.counts or edge.carried:
+        return None
+    found = [_streams_behind(plan, walk, ends, one) for one in ends.leaving.get(use.index, ()) if not one.carried]
+    return frozenset[int]().union(*(one for one in found if one is not None)) if None not in found else None
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:

@@ -1,6 +1,6 @@
 """The arguments of a run's calls besides inputs: parameters, seed, and state keys."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -38,7 +38,10 @@ class Calls:
         session: str | None,
         params: Mapping[str, Scalar],
         priority: int = 0,
+        streams: Collection[int] | None = None,
     ) -> None:
+        """`streams`: those that the run reads; None if all may be."""
+        self._streams = None if streams is None else frozenset(streams)
         self.plan, self.rank, self.run, self.given = plan, rank, run, params
         self._session, self.priority = session, priority
         self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
@@ -55,6 +58,7 @@ class Calls:
         if missing:
             return self.lacks(use, missing[0], at)
         links = tuple([link for link, _ in use.links])
+        read = self._read(use)
         return RunCall(
             Call(
                 run=self.run,
@@ -72,12 +76,20 @@ class Calls:
                 name=use.plan.name,
                 links=links,
                 given=self._given(walker, use, at) if links else (),
-                answered=bool(use.outputs or use.judges or use.decides),
                 timed=_timed(use, chunks) if use.timed is not None else None,
+                answered=bool(read or use.judges or use.decides),
+                read=None if use.judges or use.decides else read,
             ),
             use.node.task,
             use.asked,
             use.pieces,
+        )
+
+    def _read(self, use: UseTable) -> frozenset[str]:
+        """The ports with readers in this run."""
+        live = self._streams
+        return frozenset(
+            [port for port, streams in use.readers if streams is None or live is None or not live.isdisjoint(streams)]
         )
 
     def _given(self, walker: WalkStep, use: UseTable, at: Vector) -> tuple[Given, ...]:

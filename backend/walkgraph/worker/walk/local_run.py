@@ -48,7 +48,8 @@ class LocalRun:
         self._in_order = steps_in_order(event.itinerary.send_orders, rank)
         self._effects = Effects()
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
-        calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
+        live = None if event.itinerary.more else event.itinerary.streams
+        calls = Calls(plan, rank, event.run, event.session, event.params, event.priority, live)
         self._loops = DeviceLoops(calls, self._streams)
         self._times = Times()
         self._begun: set[Ref] = set()

@@ -12,9 +12,15 @@ COMPONENTS: tuple[Component, ...] = (
         former=("qwen3_omni.projection",),
         deterministic=True,
         inputs=(
-            port("hidden", "features: float[k, d]", description="the thinker's rows of sound or a picture, in order"),
+            port(
+                "hidden",
+                "features: float[k, d]",
+                optional=True,
+                description="the thinker's rows of sound or a picture, in order; absent where the thinker read them "
+                "before and no talker needs them",
+            ),
         ),
-        outputs=(port("rows", "features: float[k, e]"),),
+        outputs=(port("rows", "features: float[k, e]", optional=True),),
         cost="launch",
     ),
     _component(

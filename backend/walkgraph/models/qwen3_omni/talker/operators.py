@@ -63,17 +63,22 @@ class TalkerProjection(Operator):
         return cls(projection_of(context), config_of(context).heard)
 
     def rows(self, call: Call) -> int:
-        return len(call.inputs["hidden"])
+        hidden = call.inputs.get("hidden")
+        return 0 if hidden is None else len(hidden)
 
     def examples(self) -> Sequence[Example]:
         return (Example(inputs={"hidden": torch.zeros(2, self._width)}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        given = [call.inputs["hidden"] for call in calls]
-        dtype = self._projection.linear_fc1.weight.dtype
-        with torch.inference_mode():
-            made = self._projection(torch.cat(given).to(dtype))
-        return [{"rows": rows} for rows in made.split([len(one) for one in given])]
+        given = {at: hidden for at, call in enumerate(calls) if (hidden := call.inputs.get("hidden")) is not None}
+        outputs = [Outputs() for _ in calls]
+        if given:
+            dtype = self._projection.linear_fc1.weight.dtype
+            with torch.inference_mode():
+                made = self._projection(torch.cat([*given.values()]).to(dtype))
+            for at, rows in zip(given, made.split([len(one) for one in given.values()]), strict=True):
+                outputs[at]["rows"] = rows
+        return outputs
 
 
 class Talker(Operator):

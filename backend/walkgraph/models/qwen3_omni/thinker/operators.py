@@ -18,7 +18,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext
-from walkgraph.abi.states import States
+from walkgraph.abi.states import Reused, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
@@ -30,7 +30,7 @@ from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.parts import STEM, THINKER, own_name
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
-from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, rows_of
+from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, ports_of, rows_of
 from walkgraph.models.qwen3_omni.thinker.rows import (
     BetweenLayers,
     MediaRows,
@@ -45,6 +45,7 @@ _WHOLE = "@ids"
 class Thinker(LanguageBackbone):
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
     tells_logits: ClassVar[bool] = True
+    beside: ClassVar[frozenset[str]] = frozenset({"appended", "positions"})
     fractions: ClassVar[bool] = True
     outputs: ClassVar[Mapping[str, Row]] = {**LanguageBackbone.outputs, "said": Row((1,), torch.int64)}
 
@@ -89,10 +90,19 @@ class Thinker(LanguageBackbone):
     def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
         return {**super().answers(token, fed), "said": fed.masked_fill(self.is_end(fed), -1)[:, None]}
 
+    def had(self, call: Call, port: str, states: States, *, short: bool) -> Reused:
+        if not is_media(call):
+            return super().had(call, port, states, short=short)
+        piece, ports = piece_of(call, self._config), ports_of(call)
+        return reused_piece(call, ports, "kv", len(piece.ids), piece.span.next, states, self.beside)
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
         for call, given in zip(calls, outputs, strict=True):
-            if call.inputs.get("ids") is not None:
+            if is_media(call):
+                piece = piece_of(call, self._config)
+                given.update(appended=self._on_device(piece.ids), positions=self._on_device(piece.span.rows))
+            elif call.inputs.get("ids") is not None:
                 ids = call.inputs.get(_WHOLE, call.inputs["ids"])
                 given["appended"] = ids
                 given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
@@ -118,14 +128,11 @@ class Thinker(LanguageBackbone):
         return logits
 
     def _tell(self, unread: Sequence[Unread], pieces: Sequence[Piece | None], kept: Tensor | None) -> None:
-        """Put what the talker reads of the pieces with media."""
+        """Put the rows of media that the talker reads."""
         counts = [0 if piece is None else len(piece.order) for piece in pieces]
         hidden = [None for _ in pieces] if kept is None else kept.split(counts)
         for one, piece, mine in zip(unread, pieces, hidden, strict=True):
-            if piece is None:
-                continue
-            one.outputs.update(appended=one.ids, positions=self._on_device(piece.span.rows))
-            if mine is not None:
+            if piece is not None and mine is not None:
                 one.outputs["hidden"] = mine
 
 

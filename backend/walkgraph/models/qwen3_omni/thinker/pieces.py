@@ -34,6 +34,11 @@ class Piece(NamedTuple):
         return (len(self.ids) - len(self.order)) // 2
 
 
+def ports_of(call: Call) -> list[str]:
+    """The ports whose values decide what a call with media appends."""
+    return [port for port in ("image", "deepstack", "grid", "seconds", "audio") if call.inputs.get(port) is not None]
+
+
 def is_media(call: Call) -> bool:
     return any(call.inputs.get(port) is not None for port in MEDIA)
 
@@ -100,7 +105,8 @@ def _fit(call: Call, port: str, wanted: tuple[int, ...]) -> None:
 
 def _grid(call: Call, seen: int) -> Grid:
     value = call.inputs.get("grid")
-    grid = [] if value is None else [int(number) for number in value.tolist()]
+    # The host's own copy, if it has one: reading the device's would wait for it.
+    grid = [] if value is None else call.numbers("grid") or [int(number) for number in value.tolist()]
     if len(grid) != 3 or min(grid) < 1 or math.prod(grid) != seen:
         raise CallFailed(f"`{call.node}.grid` takes frames, rows and columns of {seen} rows, and got {grid}", "grid")
     frames, rows, columns = grid
