@@ -37,8 +37,8 @@ class Segment:
     """Index of the sequence, in a state with a width."""
     tokens: Sequence[int] | None = None
     """For a kept segment whose positions they determine too (causal ones without `span` advance one per row, blocks
-    advance one): numbers `[n]` that, with those before them and the operator, determine its keys and values. Sequences that begin alike may then
-    `reuse` its pages."""
+    advance one): numbers `[n]` that, with those before them and the operator, determine its keys and values. Sequences
+    that begin alike may then `reuse` its pages."""
 
 
 class Reused(NamedTuple):
@@ -173,8 +173,8 @@ class States(Protocol):
     ) -> int:
         """The number of the `tokens` to append (as a segment of this operator would name them) that others have
         computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
-        `block`: they are one block, found whole or not at all; `span`: the positions that it takes, if not one. `answered`: the output of the last one is needed, so it
-        is never found."""
+        `block`: they are one block, found whole or not at all; `span`: the positions that it takes, if not one.
+        `answered`: the output of the last one is needed, so it is never found."""
         ...
 
     def attend(self, segments: Sequence[Segment]) -> Attention:

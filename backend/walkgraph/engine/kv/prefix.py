@@ -6,8 +6,9 @@
 
 A tree of pages. A page is reached through all tokens of its sequence up to its end, compared one by one, so a page
 found is never that of another text. A row of a picture or a sound has a number in place of a token, which is made of a
-digest of what it shows and of the row's place in it. The origin is what computes keys and values from tokens: an operator with its
-weights, for those that may share. Tokens have positions 0, 1, 2, ...; those of media follow from what is digested.
+digest of what it shows and of the row's place in it. The origin is what computes keys and values from tokens: an
+operator with its weights, for those that may share. Tokens have positions 0, 1, 2, ...; those of media follow from what
+is digested.
 
 The last page of a sequence that has ended may be partly full. Who begins like it copies the page before appending. A
 page that no sequence holds is evicted when free pages run out, along with all pages behind it, which can't be reached

@@ -300,7 +300,9 @@ def _streams_behind(plan: Plan, walk: WalkPlan, ends: UseEnds, edge: EdgePlan) -
         return None
     use = walk.uses[edge.target.use]
     node = plan.nodes[use.node] if use.op == "call" else None
-    if node is None or node.states or edge.target.port in node.required or _judged(walk, use):
+    if node is None or node.states or edge.target.port in node.required:
+        return None
+    if any(by == use.index for index in use.loops for by, _ in walk.loops[index].endings):
         return None
     if use.index in ends.decides or use.index in ends.counts or edge.carried:
         return None
