@@ -88,6 +88,9 @@ class LanguageBackbone(Operator):
         """`stops`: tokens that end a text."""
         self._model, self._device, self._dtype = model, device, dtype
         self._vocab = model.config.vocab
+        logits = {"logits": Row((self._vocab,), dtype)} if self.tells_logits else {}
+        self._ports: Mapping[str, Row] = {**self.outputs, **logits}
+        """The ports of a step."""
         self._stops = torch.tensor(sorted(stops), dtype=torch.int64, device=device)
         self._prompts = CapturedPrompts(FreshPrompts(model), capture)
 
@@ -198,7 +201,7 @@ class LanguageBackbone(Operator):
         bias = inputs.get("bias")
         return StepSpec(
             inputs={"token": _TOKEN, **({} if bias is None else {"bias": Row(tuple(bias.shape), torch.float32)})},
-            outputs=self._ports(),
+            outputs=self._ports,
             params={name: dtype for name, (_, dtype) in _SAMPLING.items()},
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
@@ -218,10 +221,7 @@ class LanguageBackbone(Operator):
         wanted = logits if bias is None else biased(logits, bias)
         answers = self.answers(sample(wanted, step_sampling(batch, slot, _SAMPLING), seen, batch.rows), token)
         answers["logits"] = logits
-        return StepOutputs({port: answers[port] for port in self._ports()}, answers[FINITE])
-
-    def _ports(self) -> Mapping[str, Row]:
-        return {**self.outputs, **({"logits": Row((self._vocab,), self._dtype)} if self.tells_logits else {})}
+        return StepOutputs({port: answers[port] for port in self._ports}, answers[FINITE])
 
     def _counted(self, calls: Sequence[Call], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
         """int16 `[K, V]`: the calls' counts, with what they feed."""
