@@ -46,6 +46,8 @@ class Calls:
         self._session, self.priority = session, priority
         self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
         """(Walk, use) -> parameters that are the same in every call."""
+        self._reads: dict[tuple[int, int], frozenset[str]] = {}
+        """(Walk, use) -> its ports with readers in this run."""
         self._seeds: dict[str, int] = {}
 
     def made(
@@ -58,7 +60,7 @@ class Calls:
         if missing:
             return self.lacks(use, missing[0], at)
         links = tuple([link for link, _ in use.links])
-        read = self._read(use)
+        read = self._read(walker, use)
         return RunCall(
             Call(
                 run=self.run,
@@ -85,12 +87,14 @@ class Calls:
             use.pieces,
         )
 
-    def _read(self, use: UseTable) -> frozenset[str]:
+    def _read(self, walker: WalkStep, use: UseTable) -> frozenset[str]:
         """The ports with readers in this run."""
-        live = self._streams
-        return frozenset(
-            [port for port, streams in use.readers if streams is None or live is None or not live.isdisjoint(streams)]
-        )
+        place, live = (walker.table.plan.index, use.plan.index), self._streams
+        if place not in self._reads:
+            self._reads[place] = frozenset(
+                port for port, streams in use.readers if streams is None or live is None or not live.isdisjoint(streams)
+            )
+        return self._reads[place]
 
     def _given(self, walker: WalkStep, use: UseTable, at: Vector) -> tuple[Given, ...]:
         return tuple([Given(self.params(walker, one, at), self.seed(link.node)) for link, one in use.links])
