@@ -123,8 +123,12 @@ def test_a_conversation_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_many_pictures_are_refused() -> None:
     picture = {"role": "user", "content": [{"type": "image", "data": PNG}]}
-    with pytest.raises(Unprocessable, match="invalid"):
-        read([picture] * (limits.IMAGES + 1))
+    read([picture] * limits.MEDIA)
+    with pytest.raises(Unprocessable) as refusal:
+        read([picture] * (limits.MEDIA + 1))
+    assert [fault.message for fault in refusal.value.faults] == [
+        "these are 129 pictures, sounds or videos; send at most 128"
+    ]
 
 
 def test_frames_are_placed_in_turns() -> None:

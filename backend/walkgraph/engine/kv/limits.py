@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from walkgraph.abi.calls import Scalar, StateKey
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.language.expressions import parse
 from walkgraph.placement.capacity.demand import state_tokens
 from walkgraph.placement.tables import StatePlan
 
@@ -47,6 +48,13 @@ class StateLimits:
     def most(self, key: StateKey) -> int | None:
         """The most tokens that a state may hold, in all its sequences; None if it has no limit."""
         return self._most.get(key.run, {}).get(key.state)
+
+    def advice(self, key: StateKey) -> str:
+        """What a client may do where a state is full: the parameters that its capacity follows from."""
+        capacity = next((state.capacity for state in self._states if state.name == key.state), None)
+        names = sorted(parse(capacity).names) if capacity is not None else []
+        raised = " or ".join(f"`{name}`" for name in names) or "its `capacity`"
+        return f"raise {raised} or, in a session, start a new one"
 
     def salt(self, run: str) -> str:
         """The beginning of the prefix keys of a run's states, beside the operator. A run that was forgotten shares with

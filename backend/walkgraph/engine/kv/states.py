@@ -301,8 +301,8 @@ class Reservation:
         most = self._table.limits.most(key)
         if most is not None and sum(one.length for one in self._table.paged[key].sequences) + new > most:
             raise CallFailed(
-                f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, raise "
-                "the parameters of its `capacity` or, in a session, start a new one",
+                f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, "
+                f"{self._table.limits.advice(key)}",
                 code="invalid_input",
             )
 

@@ -432,7 +432,7 @@ class LoopSlots:
             entered.times = max(entered.times, 0)
             entered.bound = (
                 f"`{key.state}` holds at most {room} tokens in this run, has {length}, and the loop appends "
-                "more; ask for less, raise the parameters of its `capacity` or, in a session, start a new one"
+                f"more; ask for less, {self._states.limits.advice(key)}"
             )
 
 

@@ -128,8 +128,8 @@ def _submit(graph: Graph, name: str, parent: LiveRun, call: m.CallTask) -> m.Sub
 
 def _judge(given: Sequence[m.Value]) -> None:
     """Raises InvalidInput for values that a client couldn't send either."""
-    if sum(isinstance(value, m.Blob) for value in given) > limits.IMAGES:
-        raise InvalidInput(f"a call takes at most {limits.IMAGES} pictures or sounds")
+    if sum(isinstance(value, m.Blob) for value in given) > limits.MEDIA:
+        raise InvalidInput(f"a call takes at most {limits.MEDIA} pictures, sounds or videos")
     for value in given:
         if isinstance(value, m.Small) and len(str(value.value)) > limits.TEXT_CHARACTERS:
             raise InvalidInput(f"a text may have {limits.TEXT_CHARACTERS} characters; pass a shorter one")

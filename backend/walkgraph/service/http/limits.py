@@ -38,6 +38,9 @@ TEXT_CHARACTERS = 1024 * 1024
 """Length of one string that isn't encoded media."""
 DOCUMENT_BYTES = guard.MAX_BYTES
 IMAGES = 16
+"""Pictures of one request to edit pictures."""
+MEDIA = 128
+"""Pictures, sounds, videos and files of one request, with those of earlier turns that it sends again."""
 PARTS = 256
 TURNS = 1024
 """Turns of one conversation."""
@@ -146,6 +149,7 @@ TABLE: dict[str, float] = {
     "nesting": guard.MAX_NESTING,
     **guard.LIMITS,
     "images": IMAGES,
+    "media": MEDIA,
     "parts": PARTS,
     "turns": TURNS,
     "conversation_parts": CONVERSATION_PARTS,

@@ -235,8 +235,11 @@ class _Reader:
             inside = f"/inputs{error.pointer}" if error.pointer.startswith("/parts") else error.pointer
             self.fault(inside, "bad_inputs", str(error))
             return {}
-        if sum(isinstance(value, m.Blob) for one in given for value in one.values) > limits.IMAGES:
-            self.fault("/inputs", "too_long", f"send at most {limits.IMAGES} pictures or sounds")
+        media = sum(isinstance(value, m.Blob) for one in given for value in one.values)
+        if media > limits.MEDIA:
+            self.fault(
+                "/inputs", "too_long", f"these are {media} pictures, sounds or videos; send at most {limits.MEDIA}"
+            )
         return defaults(self._task, {one.input for one in given}, self._kinds)
 
     def _several(self, name: str, declared: TaskInput, given: Any, at: str) -> tuple[m.Value, ...]:
