@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from walkgraph.engine.calls.memo import Memo
+from walkgraph.engine.calls.schedule import CPU_MIX, MIX
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.load import KeptOperators, rank_plan
@@ -120,6 +121,7 @@ class _Process:
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
+            mix=CPU_MIX if here.device == "cpu" else MIX,
             batch_invariant=spec.batch_invariant,
             shared_pages=spec.shared_pages,
             faults=self.faults,

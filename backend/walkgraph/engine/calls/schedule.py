@@ -54,6 +54,8 @@ class Mix(NamedTuple):
 
 
 MIX = Mix()
+CPU_MIX = Mix(budget=1024, alone=256, mixed=256)
+"""For processors: a part of a long prompt takes well under a second there too, and cancels and probes wait for it."""
 
 
 class ReadyCall(NamedTuple):

@@ -1,7 +1,7 @@
 """Video as clients send and get it: encoded bytes outside, a list of pictures and a frame rate inside."""
 
 from walkgraph.graph.catalogue import Component, Example, port
-from walkgraph.graph.declaring import Declarations, choice, integer, number
+from walkgraph.graph.declaring import Declarations, boolean, choice, integer, number
 
 MOST_FRAMES = 2048
 """The most pictures of a list."""
@@ -21,7 +21,11 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         params={
             "every": integer("Take every n-th frame; 1 takes all.", default=1, min=1, max=1000),
-            "most": integer("Stop after this many frames.", default=256, min=1, max=MOST_FRAMES),
+            "most": integer("Take at most this many frames.", default=256, min=1, max=MOST_FRAMES),
+            "spread": boolean(
+                "If there are more than `most`, take them evenly from the whole video instead of its beginning.",
+                default=False,
+            ),
             "start": number("Seconds of the video before the first frame.", default=0.0, min=0, max=86400),
             "max_side": integer("Maximum length of the longer side in pixels.", default=512, min=16, max=4096),
         },

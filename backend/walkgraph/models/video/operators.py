@@ -89,13 +89,14 @@ def _joined(call: Call) -> list[Tensor]:
 
 
 def _read(call: Call) -> Outputs:
+    total = _count(call) if call.params["spread"] else 0
     with opened(call, "video", VIDEO_FORMATS) as container:
         stream = video_stream(container)
         if stream is None:
             message = f"the file at `{call.node}` has no pictures that can be read; encode it as H.264, VP9 or AV1"
             raise CallFailed(message, "video", code="invalid_input")
         _allow_frame(call, stream.codec_context)
-        frames, times = _taken(call, container, stream)
+        frames, times = _taken(call, container, stream, total)
         if not frames:
             message = f"the video at `{call.node}` has no frame after {call.params['start']:g} seconds; lower `start`"
             raise CallFailed(message, "video", code="invalid_input")
@@ -106,8 +107,19 @@ def _read(call: Call) -> Outputs:
     return {"frames": frames, "rate": round(min(max(rate, _RATES[0]), _RATES[1]), 3)}
 
 
-def _taken(call: Call, container: Any, stream: Any) -> tuple[list[Tensor], list[float]]:
-    """The wanted frames and their times in seconds."""
+def _count(call: Call) -> int:
+    """How many n-th frames there are, by the file's packets: nothing is decoded."""
+    start, count = float(call.params["start"]), 0
+    with opened(call, "video", VIDEO_FORMATS) as container:
+        stream = video_stream(container)
+        for packet in () if stream is None else container.demux(stream):
+            count += packet.pts is not None and float(packet.pts * packet.time_base) >= start
+    return -(-count // int(call.params["every"]))
+
+
+def _taken(call: Call, container: Any, stream: Any, total: int) -> tuple[list[Tensor], list[float]]:
+    """The wanted frames and their times in seconds. `total`: the number of n-th frames if they are to be taken evenly
+    from all of them; 0 if from the first on."""
     every, most, side = (int(call.params[name]) for name in ("every", "most", "max_side"))
     start, read, pixels, after = float(call.params["start"]), 0, 0, 0
     frames: list[Tensor] = []
@@ -119,8 +131,9 @@ def _taken(call: Call, container: Any, stream: Any) -> tuple[list[Tensor], list[
             raise CallFailed(f"{message}; send a shorter or smaller one", "video", code="invalid_input")
         if frame.time is not None and frame.time < start:
             continue
+        number, rest = divmod(after, every)
         after += 1
-        if (after - 1) % every:
+        if rest or (total > most and number and number * most // total == (number - 1) * most // total):
             continue
         frames.append(_pixels(frame, side))
         times.append(frame.time or 0.0)

@@ -81,6 +81,26 @@ def test_every_n_th_frame_is_taken(served: Served, given: dict[str, Any], wanted
     assert made["rate"] == pytest.approx(max(10 / given.get("every", 1), 0.1), rel=0.01)
 
 
+@pytest.mark.parametrize(("codec", "form"), [("libx264", "mp4"), ("libvpx-vp9", "webm")])
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"most": 3}, [0, 3, 6]),
+        ({"every": 2, "most": 3}, [0, 4, 6]),
+        ({"start": 0.25, "most": 2}, [3, 6]),
+        ({"most": 1}, [0]),
+        ({"most": 8}, list(range(8))),
+    ],
+)
+def test_too_many_frames_are_taken_evenly_from_all_of_a_video(
+    served: Served, given: dict[str, Any], wanted: list[int], codec: str, form: str
+) -> None:
+    made = served.give("video.frames_in", {"video": encoded(codec=codec, form=form)}, spread=True, **given)
+    np.testing.assert_allclose(shades(made["frames"]), [shade(n, 8) for n in wanted], atol=0.06)
+    if len(wanted) > 1:
+        assert made["rate"] == pytest.approx(10 * (len(wanted) - 1) / (wanted[-1] - wanted[0]), rel=0.02)
+
+
 def test_a_start_after_the_end_is_refused(served: Served) -> None:
     assert "no frame after 5 seconds" in served.refusal("video.frames_in", {"video": encoded()}, start=5.0)
 
