@@ -148,7 +148,8 @@ def routes(model: Any) -> dict[str, list[str]]:
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
     found = {model.id: model for model in client.models.list()}
-    assert {name: set(routes(model)) for name, model in found.items()} == MODELS
+    # Other tests of this service deploy more.
+    assert {name: set(routes(found[name])) for name in MODELS} == MODELS
     assert {(model.object, model.owned_by) for model in found.values()} == {("model", "walkgraph")}
 
 

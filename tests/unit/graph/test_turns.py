@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from walkgraph.graph.document import Task
-from walkgraph.graph.turns import SPOKEN, turn_parts, walks_turns
+from walkgraph.graph.turns import SHOWN, turn_parts, walks_turns
 
 TURNS: dict[str, Any] = {"for": "turns", "user": [{"for": "parts", "text": []}], "assistant": []}
 CHOSEN: dict[str, Any] = {"choose": "@task.mode", "cases": {"short": [TURNS]}, "otherwise": []}
@@ -32,4 +32,4 @@ def test_parts_inside_a_choice_inside_a_turn_count() -> None:
 
 def test_a_conversation_that_no_step_walks_may_have_any_parts() -> None:
     assert not walks_turns(task())
-    assert set(turn_parts(task()).values()) == {SPOKEN}
+    assert set(turn_parts(task()).values()) == {SHOWN}
