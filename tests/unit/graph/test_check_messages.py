@@ -120,4 +120,4 @@ def test_a_conversation_bound_whole_needs_no_turns() -> None:
     given["walks"]["take"] = taking
     codes = {p.code for p in check(given, CATALOGUE).problems}
     assert not codes & {"wrong_modality", "input_without_steps", "bad_type"}, codes
-    assert turn_parts(codec.load(given).tasks["chat"])["tool"] == {"text", "image", "audio"}
+    assert turn_parts(codec.load(given).tasks["chat"])["tool"] == {"text", "image", "audio", "video"}

@@ -72,7 +72,7 @@ def found(graph: Graph, *, device: str = "cpu", ranks: dict[str, int] | None = N
     return [
         [walk.uses[use].name for use in chain]
         for r in range(count)
-        for chain in chains(plan, walk, UseEnds(walk), Rank(r))
+        for chain in chains(plan, walk, UseEnds(plan, walk), Rank(r))
     ]
 
 
@@ -197,7 +197,7 @@ def test_random_pipelines_give_the_same_with_chains(request: pytest.FixtureReque
         )
         plan = one.plan
         lengths.extend(
-            len(chain) for r in (0, 1) for chain in chains(plan, plan.walks[0], UseEnds(plan.walks[0]), Rank(r))
+            len(chain) for r in (0, 1) for chain in chains(plan, plan.walks[0], UseEnds(plan, plan.walks[0]), Rank(r))
         )
         for run, values in enumerate(inputs):
             _, failing = pipeline.run(values)

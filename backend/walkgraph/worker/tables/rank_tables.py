@@ -31,10 +31,10 @@ def walk_tables(plan: Plan, rank: Rank, *, fused: bool = False) -> tuple[WalkTab
 
 def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, *, fused: bool) -> WalkTable:
     walk, loops_here = device_loops(plan, stepped, rank)
-    before = UseEnds(walk)
+    before = UseEnds(plan, walk)
     found = {chain[-1]: chain for chain in (chains(plan, walk, before, rank) if fused else ())}
     plain, walk = walk, joined(walk, found)
-    ends = UseEnds(walk) if found else before
+    ends = UseEnds(plan, walk) if found else before
     uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
     for index, chain in found.items():
         uses[index] = replace(uses[index], links=tuple(_links(plan, plain, before, chain)))
@@ -75,7 +75,7 @@ def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) ->
 
 
 def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
-    ends = UseEnds(stepped)
+    ends = UseEnds(plan, stepped)
     uses = tuple(use_table(plan, stepped, ends, use, loop.plan) for use in loop.uses)
     return DeviceLoopTable(
         loop,

@@ -27,7 +27,7 @@ from walkgraph.placement.tables import (
     WalkPlan,
 )
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering
-from walkgraph.worker.tables.use_ends import UseEnds
+from walkgraph.worker.tables.use_ends import Streams, UseEnds
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -96,7 +96,7 @@ class UseTable:
     """Its ports whose values are used once it has ended."""
     pieces: tuple[str, ...] = ()
     """Its ports whose values leave as a called task sends them."""
-    readers: tuple[tuple[str, frozenset[int] | None], ...] = ()
+    readers: tuple[tuple[str, Streams], ...] = ()
     """Port with edges -> the streams at their ends, one of which a run must read to need the value; None: it is always
     needed."""
     counts: LoopPlan | None = None
@@ -258,56 +258,35 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
         pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=ends.decides.get(use.index),
-        readers=_readers(plan, walk, ends, use),
+        readers=_readers(ends, use),
         counts=ends.counts.get(use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
             for state in (node.states.values() if node else use.states)
             if plan.states[state].scope == "iteration"
         ),
-        timed=_timed(plan, walk, use, outputs),
+        timed=_timed(plan, ends, use, outputs),
     )
 
 
-def _timed(plan: Plan, walk: WalkPlan, use: UsePlan, outputs: Sequence[EdgePlan]) -> TimedPort | None:
+def _timed(plan: Plan, ends: UseEnds, use: UsePlan, outputs: Sequence[EdgePlan]) -> TimedPort | None:
     """The first timed stream of which this is the first use in the Walk, so that an item is counted once."""
-    fed = {e.target.index for e in outputs if e.target.kind == "stream"}
-    passed_on = any(plan.streams[i].seconds and use.rank in plan.streams[i].consumers for i in fed)
-    read = [e for e in walk.edges if e.source.kind == "stream" and plan.streams[e.source.index].seconds]
-    firsts = {e.source.index: e for e in sorted(read, key=lambda e: -e.target.use)}
-    mine = next((e for e in firsts.values() if e.target.use == use.index), None)
+    mine = ends.plays.get(use.index)
     if mine is None:
         return None
+    fed = {e.target.index for e in outputs if e.target.kind == "stream"}
+    passed_on = any(plan.streams[i].seconds and use.rank in plan.streams[i].consumers for i in fed)
     return TimedPort(mine.target.port, plan.streams[mine.source.index].seconds, not passed_on)
 
 
-def _readers(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan) -> tuple[tuple[str, frozenset[int] | None], ...]:
+def _readers(ends: UseEnds, use: UsePlan) -> tuple[tuple[str, Streams], ...]:
     """`UseTable.readers`."""
-    found: dict[str, frozenset[int] | None] = {}
+    found: dict[str, Streams] = {}
     for edge in ends.leaving.get(use.index, ()):
-        streams, port = _streams_behind(plan, walk, ends, edge), edge.source.port
+        streams, port = ends.reached(edge), edge.source.port
         known = found.get(port, frozenset())
         found[port] = None if streams is None or known is None else known | streams
     return tuple(found.items())
-
-
-def _streams_behind(plan: Plan, walk: WalkPlan, ends: UseEnds, edge: EdgePlan) -> frozenset[int] | None:
-    """The streams that an edge's value reaches, if all that follows from it goes there: itself, or what a call makes of
-    it that can do without. None if it is needed for anything else."""
-    if edge.target.kind == "stream":
-        return frozenset({edge.target.index})
-    if edge.target.kind != "use":
-        return None
-    use = walk.uses[edge.target.use]
-    node = plan.nodes[use.node] if use.op == "call" else None
-    if node is None or node.states or edge.target.port in node.required:
-        return None
-    if any(by == use.index for index in use.loops for by, _ in walk.loops[index].endings):
-        return None
-    if use.index in ends.decides or use.index in ends.counts or edge.carried:
-        return None
-    found = [_streams_behind(plan, walk, ends, one) for one in ends.leaving.get(use.index, ()) if not one.carried]
-    return frozenset[int]().union(*(one for one in found if one is not None)) if None not in found else None
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:
