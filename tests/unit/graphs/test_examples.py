@@ -12,6 +12,7 @@ from walkgraph.graph import codec
 from walkgraph.graph.check import check
 from walkgraph.graph.checks.called import WithTasks, called_graphs
 from walkgraph.graph.conversation import Conversation
+from walkgraph.graph.steps import is_needed
 from walkgraph.models.agent.conversing import tools_of
 from walkgraph.placement.hardware import Device, Hardware
 from walkgraph.resources import bundled, stored_as_graphs
@@ -62,7 +63,7 @@ def test_one_press_is_enough(name: str) -> None:
     first = next(iter(graph.tasks.values()))
     assert graph.description.endswith((".", "?"))
     assert first.label
-    assert all(given.optional for given in first.inputs.values())
+    assert not any(map(is_needed, first.inputs.values()))
     assert all(param.default is not None and param.description for param in first.params.values())
     assert {weights.source.partition(":")[0] for weights in graph.weights.values()} <= {"starter"}
 
