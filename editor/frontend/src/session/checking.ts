@@ -34,7 +34,8 @@ export class Checking {
       return;
     }
     const problems = followed(checked.problems, before, graph);
-    if (problems !== checked.problems) this.editor.store.setState({ checked: { ...checked, problems } });
+    // They are of no graph now: an edit back to the one before has all of its problems again.
+    if (problems !== checked.problems) this.editor.store.setState({ checked: { problems, of: null } });
     void this.check(graph);
   }
 

@@ -65,6 +65,23 @@ it("moving a node asks nobody: the problems stay", async () => {
   checking.dispose();
 });
 
+it("an edit that is undone before its check has ended has the problems of before", async () => {
+  editor.editGraph("Add", (graph) => ({ ...graph, nodes: { spare: { component: "c" } } }));
+  const checking = new Checking(editor);
+  const spare = { ...problem("nobody uses it"), pointer: "/nodes/spare" };
+  asked.at(-1)?.answer([spare]);
+  await settle();
+  editor.editGraph("Remove", (graph) => ({ ...graph, nodes: {} }));
+  await settle();
+  expect(editor.state.checked.problems).toEqual([]);
+  editor.undo();
+  await settle();
+  asked.at(-1)?.answer([spare]);
+  await settle();
+  expect(editor.state.checked).toEqual({ problems: [spare], of: editor.graph });
+  checking.dispose();
+});
+
 it("asks again when the service was away, and never after its end", async () => {
   service.down = true;
   const checking = new Checking(editor);
