@@ -13,7 +13,7 @@ from walkgraph.simulation.simulator import Violation
 from walkgraph.simulation.talkers import talkers
 from walkgraph.simulation.world import World
 
-SEEDS = 120
+SEEDS = 200
 """In which a fault must be found."""
 
 

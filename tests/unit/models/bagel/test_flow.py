@@ -38,7 +38,7 @@ def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> DenseCont
     pool = Pool(shape, 8 * len(states), CPU)
     for index, key in enumerate(states):
         state = engine.transfers.export(key)
-        length, position = state["counters"][0].tolist() if state else (0, 0)
+        length, position = state["counters"][0].long().tolist() if state else (0, 0)
         pages = list(range(8 * index + 1, 8 * index + 1 + pages_for(length)))
         if state:
             pool.write(pages, state["kv.0"])

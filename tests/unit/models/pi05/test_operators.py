@@ -210,7 +210,7 @@ def room_of(expert: ActionExpert, engine: Engine, runs: Sequence[str], tokens: i
     pool, held = Pool(expert.caches()["kv"], 16 * len(runs), CPU), list[ContextSequence]()
     for index, run in enumerate(runs):
         state = engine.transfers.export(StateKey(run, "main"))
-        length, position = state["counters"][0].tolist()
+        length, position = state["counters"][0].long().tolist()
         pages = list(range(16 * index + 1, 16 * index + 1 + pages_for(length)))
         pool.write(pages, state["kv.0"])
         held.append(ContextSequence(pages, length, position, run))
