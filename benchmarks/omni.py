@@ -125,7 +125,7 @@ def options() -> argparse.Namespace:
 
 
 class Bench:
-    """What was measured so far; it is written anew after each case."""
+    """The measurements so far; they are written anew after each case."""
 
     def __init__(self, given: argparse.Namespace, device: str) -> None:
         self._given, self._device = given, device
@@ -418,7 +418,7 @@ def frame_ms(answer: Answer) -> float:
 
 
 def nodes(clients: int, answers: Sequence[Answer]) -> list[Row]:
-    """What the workers say of a request, by node: calls, seconds at work, seconds of waiting."""
+    """The workers' times of a request, by node: calls, seconds at work, seconds of waiting."""
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for one in (entry for answer in answers for entry in answer.times):
         for name in ("calls", "busy", "queued"):

@@ -44,7 +44,7 @@ class Costs(NamedTuple):
     talker: Sequence[float] = (0.0024, 0.0025, 0.0027, 0.0029, 0.0032, 0.0042)
     vocoder: Sequence[float] = (0.0006, 0.0009, 0.0016, 0.0028, 0.005, 0.010)
     prompts: float = 0.040
-    """Of a batch of prompts."""
+    """Seconds of a batch of prompts."""
 
 
 FLAT = Costs((0.014,) * 6, (0.004,) * 6, (0.005,) * 6)
@@ -164,7 +164,7 @@ class Device:
         return DeviceMark(self._clock, self._until)
 
     def next(self) -> float:
-        """When the next launch is over."""
+        """The time at which the next launch is over."""
         while self._ends and self._ends[0] <= self._clock.now:
             self._ends.popleft()
         return self._ends[0] if self._ends else float("inf")
@@ -210,9 +210,9 @@ class Answer:
     heard: int = 0
     first: float = 0.0
     until: float = 0.0
-    """When the client has played all that has come."""
+    """The time at which the client has played all that has come."""
     stops: int = 0
-    """How often the client had nothing to play."""
+    """Times that the client had nothing to play."""
 
     def take(self, frames: int, now: float) -> None:
         if not self.heard:
@@ -255,7 +255,7 @@ class World:
             self.clock.now = self._next()
 
     def _next(self) -> float:
-        """When something happens next."""
+        """The time of the next event."""
         coming = self.coming[0][0] if self.coming else float("inf")
         return min(self.device.next(), self.reader, coming)
 

@@ -132,7 +132,7 @@ def is_memory(raised: Exception) -> bool:
 
 
 def too_little(here: RankPlan, what: str) -> str:
-    """What a person can do if a rank's memory ran out while it loaded."""
+    """Advice for a rank whose memory ran out while it loaded."""
     total = sum(size for _, size in here.budget)
     if 2 * here.kv_bytes <= total:
         return f"rank {here.rank} has too little memory {what}; place fewer on it"

@@ -30,7 +30,7 @@ NODES = ("t", "s", "v")
 
 @dataclass(frozen=True)
 class Talker:
-    """What is drawn of a scenario."""
+    """The drawn properties of a scenario."""
 
     thinker: str
     talker: str

@@ -55,7 +55,7 @@ class Mix(NamedTuple):
 
 MIX = Mix()
 CPU_MIX = Mix(budget=1024, alone=256, mixed=256)
-"""For processors: a part of a long prompt takes well under a second there too, and cancels and probes wait for it."""
+"""The mix on CPUs: cancels and probes wait for a part of a long prompt, which takes well under a second there too."""
 
 
 class ReadyCall(NamedTuple):

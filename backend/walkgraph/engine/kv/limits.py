@@ -50,7 +50,7 @@ class StateLimits:
         return self._most.get(key.run, {}).get(key.state)
 
     def advice(self, key: StateKey) -> str:
-        """What a client may do where a state is full: the parameters that its capacity follows from."""
+        """Advice for a client whose state is full: the parameters that its capacity follows from."""
         capacity = next((state.capacity for state in self._states if state.name == key.state), None)
         names = sorted(parse(capacity).names) if capacity is not None else []
         raised = " or ".join(f"`{name}`" for name in names) or "its `capacity`"

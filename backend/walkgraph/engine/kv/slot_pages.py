@@ -65,7 +65,7 @@ class SlotPages:
         for name, pool in self.pools.items():
             self._of(name).fill_(pool.spare)
         self._fractions = {name: torch.zeros(self.table, device=device) for name in self.order if name in fractions}
-        """What is added to the positions, float32 `[T]`."""
+        """Fractions that are added to the positions, float32 `[T]`."""
         self._count = {width: torch.arange(width, dtype=torch.int32, device=device) for width in set(self._widths)}
 
     def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]) -> None:

@@ -77,7 +77,7 @@ class LoopTurns:
         return [group for group in self._groups if any(run.wants for run in group.runs)]
 
     def _demands(self) -> list[DueWork]:
-        """What the loops must do, by when: a launch serves all runs that are due."""
+        """The work that the loops must do, with its deadlines: a launch serves all runs that are due."""
         found: list[DueWork] = []
         for group in self._groups:
             lacking = [run for run in group.runs if run.wants and run.lacks > 0]
@@ -91,7 +91,7 @@ class LoopTurns:
 
 
 def due_of(run: LoopRun) -> float:
-    """By when a run should make more: infinitely late if it is ahead, or not played."""
+    """The time by which a run should make more: infinite if it is ahead, or not played."""
     playback = run.playback
     if playback is None:
         return inf

@@ -1,4 +1,4 @@
-"""How far a rank's runs are ahead of playback.
+"""Playback of a rank's runs, and how far they are ahead of it.
 
 Playback of a run begins when its first *timed* values leave the last timed stage on this rank, and goes on at their
 pace. Until it reaches the end of what has left, more must leave: that time is the run's deadline.
@@ -18,7 +18,7 @@ class Playback:
 
     def __init__(self) -> None:
         self.began: float | None = None
-        """When its first values left; None before."""
+        """The time at which its first values left; None before."""
         self.position = 0.0
         """Seconds of playback that have left."""
         self.chunk = 0.0
@@ -26,7 +26,7 @@ class Playback:
 
     @property
     def due(self) -> float:
-        """When playback reaches the end of what has left. Only once it has begun."""
+        """The time at which playback reaches the end of what has left. Only once it has begun."""
         return (self.began or 0.0) + self.position
 
     def lacks(self, made: float) -> float:
@@ -41,7 +41,7 @@ class Playbacks:
         self._clock = clock
         self._runs: dict[str, Playback] = {}
         self.underruns = 0
-        """How often values left after playback had reached the end of those before."""
+        """Times that values left after playback had reached the end of those before."""
         self.late = 0.0
         """Seconds by which they were late, in all."""
 

@@ -1,4 +1,4 @@
-"""Which work of a device goes first where some of it has a deadline. Pure: it sees seconds and keys.
+"""The order of a device's work where some of it has a deadline. Pure: it sees seconds and keys.
 
 - Work without a deadline goes first as long as every deadline can still be kept after it (`leaves_time`). Work that is
   due is done in the order of the deadlines, which keeps all of them if any order does.
@@ -19,7 +19,7 @@ SPARE_SECONDS = 0.03
 SHARE = 0.25
 """The least share of the device's time that waiting work gets."""
 SLOWER, FASTER = 0.1, 0.5
-"""How much a longer and a shorter measurement count: a launch that waited for others looks longer than it is."""
+"""Weights of a longer and a shorter measurement: a launch that waited for others looks longer than it is."""
 
 
 class DueWork(NamedTuple):

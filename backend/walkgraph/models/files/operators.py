@@ -19,9 +19,9 @@ from walkgraph.media_types import SUFFIXES, mime_of, suffix_of
 from walkgraph.models.files.components import MOST_FILES
 
 MOST_BYTES = 64 << 20
-"""Of all files of an archive together, unpacked."""
+"""The most bytes of all files of an archive together, unpacked."""
 _MOST_CHARACTERS = 100
-"""Of a file's name, without its suffix."""
+"""The most characters of a file's name, without its suffix."""
 _ENTRY = b"PK\x01\x02"
 """Each file's entry in an archive's directory begins so."""
 _MADE_AT = (1980, 1, 1, 0, 0, 0)

@@ -108,7 +108,7 @@ def _read(call: Call) -> Outputs:
 
 
 def _count(call: Call) -> int:
-    """How many n-th frames there are, by the file's packets: nothing is decoded."""
+    """The number of n-th frames, by the file's packets: nothing is decoded."""
     start, count = float(call.params["start"]), 0
     with opened(call, "video", VIDEO_FORMATS) as container:
         stream = video_stream(container)

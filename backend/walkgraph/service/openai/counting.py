@@ -37,7 +37,7 @@ def reasons(end: m.Finished, *outputs: Output | None) -> dict[str, str]:
 
 
 def _reason(loops: Sequence[m.LoopEnd]) -> str:
-    """What a component says, else that a limit was reached, else `stop`."""
+    """The reason that a component gives, else that a limit was reached, else `stop`."""
     found = {one.reason for one in loops}
     return min(found - {STOP, BOUND}, default=BOUND if BOUND in found else STOP)
 

@@ -43,7 +43,7 @@ class UseEnds:
                 self.counts.setdefault(loop.head, loop)
         self._plan, self._walk = plan, walk
         self._behind: dict[int, Streams] = {}
-        """What all that a use makes reaches. Edges that aren't carried lead to later uses."""
+        """Use -> the streams that all it makes reaches. Edges that aren't carried lead to later uses."""
         for use in reversed(walk.uses):
             self._behind[use.index] = self._reached(use)
 
