@@ -56,7 +56,7 @@ def opened(call: Call, port: str, formats: Sequence[str]) -> Iterator[Any]:
         "max_pixels": str(MAX_FRAME),
     }
     try:
-        with av.open(BytesIO(data), format=form, options=options, metadata_errors="ignore") as container:
+        with av.open(BytesIO(data), format=form, options=options, **_metadata(av)) as container:
             yield container
     except (CallFailed, MemoryError):
         raise
@@ -85,6 +85,11 @@ def broken(call: Call, port: str, formats: Sequence[str]) -> CallFailed:
     names = ", ".join(_NAMES[form] for form in formats)
     message = f"`{call.node}` reads whole files in {names}, and this is not one; encode it again"
     return CallFailed(message, port, code="invalid_input")
+
+
+def _metadata(av: Any) -> dict[str, str]:
+    """The argument that lets metadata in unknown encodings pass; from PyAV 19 on they always do."""
+    return {} if int(av.__version__.split(".")[0]) >= 19 else {"metadata_errors": "ignore"}
 
 
 def _readable(stream: Any, codecs: Sequence[str]) -> bool:
