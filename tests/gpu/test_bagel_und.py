@@ -19,9 +19,9 @@ from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.models.bagel.model import Bagel
+from walkgraph.models.bagel.operators import TEXT_SIZES as SIZES
 from walkgraph.models.bagel.operators import Backbone, Vit
 from walkgraph.models.bagel.presets import BAGEL
-from walkgraph.models.bagel.texts import SIZES
 
 pytest.importorskip("flashinfer")
 pytestmark = [

@@ -110,8 +110,8 @@ class Call:
     given: tuple[Given, ...] = ()
     """The arguments of each link."""
     host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
-    """Integer inputs `[n]` that came from host memory, kept there too; the engine fills this in when it copies them to
-    the device."""
+    """Inputs that came from host memory and are small, or integers `[n]`: kept there too. The engine fills this in when
+    it copies them to the device."""
 
     answered: bool = True
     """False if nothing reads its outputs."""
@@ -128,12 +128,16 @@ class Call:
 
     def numbers(self, port: str) -> list[int] | None:
         """The integers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""
-        value = self.host.get(port, self.inputs.get(port))
+        value = self.near(port)
         if value is None or not hasattr(value, "is_floating_point"):
             return None  # not a tensor
         if value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
             return None
         return value.tolist()
+
+    def near(self, port: str) -> Any:
+        """An input's value, from host memory if it is there; None for a port without one."""
+        return self.host.get(port, self.inputs.get(port))
 
     def gives(self, ports: Collection[str]) -> bool:
         """True if something may read an output other than these."""

@@ -28,6 +28,13 @@ class PromptInputs(NamedTuple):
     """int64 `[N]`: the form's other numbers, in one tensor so that one copy fills it."""
 
 
+class PromptAnswers(NamedTuple):
+    prompts: Sequence[Tensor] = ()
+    """Each `[P, ...]`: one entry for a prompt."""
+    rows: Sequence[Tensor] = ()
+    """Each `[R, ...]`: one entry for a row."""
+
+
 class PromptForm(Protocol):
     """An architecture's way of reading prompts in tensors of fixed shapes."""
 
@@ -46,19 +53,20 @@ class PromptForm(Protocol):
         """The `numbers` of a graph with `size` rows before its first replay."""
         ...
 
-    def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
-        """The `numbers` for a replay. If they are fewer, the rest stays unchanged and has no effect."""
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+        """The `numbers` for a replay. If they are fewer, the rest stays unchanged and has no effect. `positions`: as
+        `CapturedPrompts.read` takes them."""
         ...
 
-    def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
-        """Launch the forward without reading a value on the host -> the answers for each prompt, each `[P, ...]`. Only
-        the pool of `to` matters."""
+    def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
+        """Launch the forward without reading a value on the host. Only the pool of `to` matters."""
         ...
 
 
 class _Graph(NamedTuple):
     inputs: PromptInputs
-    answers: list[Tensor]
+    answers: list[PromptAnswers]
+    """One, whose tensors the next replay overwrites."""
     replay: Callable[[], None]
 
 
@@ -73,9 +81,9 @@ class CapturedPrompts:
     def enabled(self) -> bool:
         return self._capture is not None
 
-    def read(self, rows: Tensor, positions: Sequence[int], to: CausalRows | None) -> Sequence[Tensor] | None:
-        """The form's answers for each prompt, `[prompts, ...]`; None if a plain forward must serve them. `rows` `[n,
-        ...]` and their positions, prompt by prompt."""
+    def read(self, rows: Tensor, positions: Sequence[float], to: CausalRows | None) -> PromptAnswers | None:
+        """The form's answers for the prompts and the rows `[n, ...]`, prompt by prompt; None if a plain forward must
+        serve them. `positions`: those of each row, as many as the form wants."""
         form, count = self._form, len(rows)
         if self._capture is None or to is None or count > form.sizes[-1] or len(to.counts) > form.most:
             return None
@@ -87,14 +95,19 @@ class CapturedPrompts:
         size = next(size for size in form.sizes if size >= count)
         inputs, answers, replay = self._graphs[size]
         inputs.rows[:count].copy_(rows)
+        if count < size:
+            # Equal rows choose the same few experts, so that no others are read for them.
+            inputs.rows[count:].copy_(rows[:1].expand_as(inputs.rows[count:]))
         inputs.slots[:count].copy_(to.slots)
         inputs.slots[count:].fill_(to.spare)
         # From pinned memory, so the copy doesn't wait for the work before it.
         numbers = torch.tensor(form.numbers(size, positions, to), dtype=torch.int64, pin_memory=inputs.numbers.is_cuda)
         inputs.numbers[: len(numbers)].copy_(numbers, non_blocking=True)
         replay()
-        # The next replay overwrites the answers of this one.
-        return [answer[: len(to.counts)].clone() for answer in answers]
+        prompts, of_rows = answers[0]
+        return PromptAnswers(
+            [one[: len(to.counts)].clone() for one in prompts], [one[:count].clone() for one in of_rows]
+        )
 
     def _captured(self, size: int, like: Tensor, to: CausalRows, capture: Capture) -> _Graph:
         form, device = self._form, to.slots.device
@@ -103,10 +116,10 @@ class CapturedPrompts:
             slots=torch.full((size,), to.spare, dtype=torch.int64, device=device),
             numbers=torch.tensor(form.blank(size), dtype=torch.int64, device=device),
         )
-        answers: list[Tensor] = []
+        answers: list[PromptAnswers] = []
 
         def work() -> None:
-            answers[:] = form.read(inputs, to)
+            answers[:] = [form.read(inputs, to)]
 
         return _Graph(inputs, answers, capture(work, form.what.format(size)))
 

@@ -87,7 +87,7 @@ def broken(call: Call, port: str, formats: Sequence[str]) -> CallFailed:
     return CallFailed(message, port, code="invalid_input")
 
 
-def _metadata(av: Any) -> dict[str, str]:
+def _metadata(av: Any) -> dict[str, Any]:
     """The argument that lets metadata in unknown encodings pass; from PyAV 19 on they always do."""
     return {} if int(av.__version__.split(".")[0]) >= 19 else {"metadata_errors": "ignore"}
 

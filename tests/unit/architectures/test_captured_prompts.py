@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CausalRows
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptForm, PromptInputs, padded
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm, PromptInputs, padded
 
 SPARE = 99
 
 
 class Sums(PromptForm):
-    """Answers with the sum of each prompt's rows; `numbers`: which prompt a row is of."""
+    """Answers with the sum of each prompt's rows, and each row doubled; `numbers`: which prompt a row is of."""
 
     sizes, most, what = (4, 8), 3, "sums of {} rows"
 
@@ -25,13 +25,14 @@ class Sums(PromptForm):
     def blank(self, size: int) -> Sequence[int]:
         return [self.most] * size
 
-    def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
         return padded([index for index, count in enumerate(to.counts) for _ in range(count)], size, self.most)
 
-    def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
+    def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
         to.k[0][inputs.slots] = inputs.rows
         sums = torch.zeros(self.most + 1, *inputs.rows.shape[1:], dtype=inputs.rows.dtype)
-        return [sums.index_add_(0, inputs.numbers, inputs.rows)[: self.most]]
+        sums.index_add_(0, inputs.numbers, inputs.rows)
+        return PromptAnswers([sums[: self.most]], [2 * inputs.rows])
 
 
 class Recording:
@@ -72,7 +73,8 @@ def test_prompts_are_read_by_the_smallest_graph_that_holds_them(
     values = torch.arange(1.0, 1 + sum(counts))
     found = prompts.read(values, range(sum(counts)), to)
     assert found is not None
-    assert found[0].tolist() == [float(mine.sum()) for mine in values.split(counts)]
+    assert found.prompts[0].tolist() == [float(mine.sum()) for mine in values.split(counts)]
+    assert found.rows[0].tolist() == (2 * values).tolist()
     assert capture.replayed == [f"sums of {graph} rows"]
     assert to.k[0][to.slots].tolist() == values.tolist()
 
@@ -92,7 +94,7 @@ def test_padding_goes_to_the_spare_slot_and_counts_for_nobody(capture: Recording
         to = rows_of(counts)._replace(k=pool)
         found = prompts.read(torch.full((sum(counts),), 7.0), range(sum(counts)), to)
         assert found is not None
-        assert found[0].tolist() == [7.0 * count for count in counts]
+        assert found.prompts[0].tolist() == [7.0 * count for count in counts]
     written = pool[0].nonzero().flatten().tolist()
     assert written == [10, 11, 12, 13, SPARE]
 
@@ -102,7 +104,8 @@ def test_what_a_replay_gives_is_not_written_over_by_the_next(capture: Recording)
     first = prompts.read(torch.ones(2), range(2), rows_of([2]))
     prompts.read(torch.full((2,), 5.0), range(2), rows_of([2]))
     assert first is not None
-    assert first[0].tolist() == [2.0]
+    assert first.prompts[0].tolist() == [2.0]
+    assert first.rows[0].tolist() == [2.0, 2.0]
 
 
 def test_what_no_graph_holds_is_left_to_a_plain_forward(capture: Recording) -> None:

@@ -17,15 +17,16 @@ from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
-from walkgraph.abi.states import CacheShape, Reused, Segment, States, reused
+from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.captured_prompts import CapturedPrompts
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
-from walkgraph.architectures.language.fresh_prompts import SIZES, FreshPrompts
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
+from walkgraph.architectures.paged_prompts import SIZES, PagedPrompts
 from walkgraph.checkpoints.language import LanguageConfig
+from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.sampling import biased, count, sample
 from walkgraph.layers.sampling_params import SamplingParams
 
@@ -92,7 +93,13 @@ class LanguageBackbone(Operator):
         self._ports: Mapping[str, Row] = {**self.outputs, **logits}
         """The ports of a step."""
         self._stops = torch.tensor(sorted(stops), dtype=torch.int64, device=device)
-        self._prompts = CapturedPrompts(FreshPrompts(model), capture)
+        llm = model.config
+        served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
+        self._prompts = CapturedPrompts(self.prompt_form(), capture if served else None)
+
+    def prompt_form(self) -> PromptForm:
+        """The form of captured prompts: answers with the logits of each, `[P, V]`."""
+        return PagedPrompts(self._read)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config
@@ -112,9 +119,9 @@ class LanguageBackbone(Operator):
     def rows(self, call: Call) -> int:
         return len(self.fed(call)[1])
 
-    def had(self, call: Call, port: str, states: States, *, short: bool) -> Reused:
-        """The part of a call's tokens that is known. `short`: don't look for a part of them."""
-        if port == "token" or (short and call.gives(self.beside)):
+    def had(self, call: Call, port: str, states: States) -> Reused:
+        """The part of a call's tokens that is known."""
+        if port == "token":
             return Reused(0, call.numbers(port))
         return reused(call, port, "kv", states, self.beside)
 
@@ -156,9 +163,7 @@ class LanguageBackbone(Operator):
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
         ids = given.where(known, 0).split(whole)
-        # A captured forward reads a short prompt faster than a plain one computes what remains after the cached prefix.
-        short = self._prompts.enabled and sum(whole) <= SIZES[-1]
-        had = [self.had(call, port, states, short=short) for call, (port, _) in zip(calls, fed, strict=True)]
+        had = [self.had(call, port, states) for call, (port, _) in zip(calls, fed, strict=True)]
         asked = [i for i, n in enumerate(whole) if had[i].found < n]
         outputs = [Outputs() for _ in calls]
         unread = [Unread(calls[i], ids[i][had[i].found :], had[i].tokens, outputs[i]) for i in asked]
@@ -188,12 +193,15 @@ class LanguageBackbone(Operator):
         new = torch.cat([one.ids for one in unread])
         found = self._prompts.read(new, at, attend.causal())
         if found is not None:
-            (logits,) = found
+            (logits,) = found.prompts
         else:
             ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
             logits = self._model.read(new, self._on_device(torch.tensor(at)), ends, attend.placed())
         states.commit(attend)
         return logits
+
+    def _read(self, ids: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
+        return PromptAnswers([self._model.read(ids, positions, ends, to)])
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         if inputs.get("token") is None or inputs.get("ids") is not None:

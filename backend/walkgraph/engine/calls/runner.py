@@ -27,6 +27,8 @@ from walkgraph.wire.fault_points import FaultPoints
 
 _log = logging.getLogger(__name__)
 
+_SMALL = 1 << 16
+"""The most bytes of any input that is kept in host memory too, where it came from."""
 HostPorts = Callable[[Call], Collection[str]]
 """Gives the output ports of a call that the host reads."""
 
@@ -137,6 +139,10 @@ class Runner:
         return {port: copies.to_host(value) if port in wanted else value for port, value in given}
 
 
+def _is_numbers(value: Tensor) -> bool:
+    return value.dim() == 1 and not value.is_floating_point()
+
+
 def _reach(faults: FaultPoints) -> None:
     if faults.due("allocate.tensors"):
         raise torch.OutOfMemoryError("a fault was set here")
@@ -147,7 +153,7 @@ def _reach(faults: FaultPoints) -> None:
 def _place(call: Call, device: torch.device, digests: Digests) -> None:
     for port, value in call.inputs.items():
         if isinstance(value, Tensor) and value.device != device:
-            if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
+            if value.device.type == "cpu" and (value.nbytes <= _SMALL or _is_numbers(value)):
                 call.host[port] = value
             call.inputs[port] = sent(value, device)
             digests.same(value, call.inputs[port])

@@ -12,8 +12,9 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused, reused_block
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.captured_prompts import CapturedPrompts
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.paged_prompts import PagedPrompts
 from walkgraph.architectures.precision import PRECISION
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.pictures.patches import grid_ids, patchify
@@ -23,11 +24,14 @@ from walkgraph.models.bagel.flow import FlowStep, flow_examples, flow_spec
 from walkgraph.models.bagel.model import Bagel
 from walkgraph.models.bagel.precision import at_precision
 from walkgraph.models.bagel.rows import Kind, Piece, Rows, lay_out, picture_cells
-from walkgraph.models.bagel.texts import Texts
 from walkgraph.models.bagel.tokens import token_spec, token_step
 from walkgraph.models.bagel.und import UndRows
 from walkgraph.models.bagel.weights import load_bagel, shared_config
 
+TEXT_SIZES = (16, 32, 64, 128)
+"""Tokens of a captured forward, summed over its texts."""
+TEXTS = 8
+"""The most texts of a captured forward."""
 _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "clean": "clean", "latents": "noised"}
 
 
@@ -44,7 +48,9 @@ class Backbone(Operator):
         self._flow: FlowStep | None = None
         self._und: UndRows | None = None
         served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
-        self._texts = CapturedPrompts(Texts(self._read), capture if served else None)
+        self._texts = CapturedPrompts(
+            PagedPrompts(self._answered, sizes=TEXT_SIZES, most=TEXTS, what="a text"), capture if served else None
+        )
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -149,7 +155,7 @@ class Backbone(Operator):
         ids = torch.cat([*fed])
         found = self._texts.read(ids, at, attend.causal())
         if found is not None:
-            (h,) = found
+            (h,) = found.prompts
         else:
             last = self._sent([count - 1 for count in accumulate(counts)])
             h = self._read(ids, self._sent(at), last, attend.placed())
@@ -159,6 +165,9 @@ class Backbone(Operator):
 
     def _read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
         return self._by_rows().read(ids, positions, asked, to)
+
+    def _answered(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> PromptAnswers:
+        return PromptAnswers([self._read(ids, positions, asked, to)])
 
     def _by_rows(self) -> UndRows:
         if self._und is None:

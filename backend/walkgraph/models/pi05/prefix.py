@@ -18,7 +18,7 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptForm, PromptInputs, padded
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm, PromptInputs, padded
 from walkgraph.layers.attention.block_attention import place_heads
 from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
@@ -136,16 +136,16 @@ class PrefixForm(PromptForm):
     def blank(self, size: int) -> Sequence[int]:
         return [0, *[size] * MOST, *[0] * size]
 
-    def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
         """Bounds of each run's rows, followed by positions."""
-        return [*padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts)), *positions]
+        return [*padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts)), *map(int, positions)]
 
-    def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
+    def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
         size = len(inputs.rows)
         bounds, positions = inputs.numbers.split((MOST + 1, size))
         packed = PackedPrefixes(to, inputs.slots, bounds.int(), size, self._rows.shape.heads)
         self._rows.read(inputs.rows.clone(), positions, packed)
-        return ()
+        return PromptAnswers()
 
 
 class Prefixes:

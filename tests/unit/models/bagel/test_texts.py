@@ -9,33 +9,28 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.support.forwards import Forwards, Replays
 from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
-from walkgraph.architectures.captured_prompts import CapturedPrompts
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.paged_prompts import PAGES, PagedPrompts
 from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.engine.kv.attention_backends import AttentionBackends
-from walkgraph.engine.kv.pool import KVPools, Pool
-from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.models.bagel.model import Bagel
-from walkgraph.models.bagel.operators import Backbone
+from walkgraph.models.bagel.operators import TEXT_SIZES, TEXTS, Backbone
 from walkgraph.models.bagel.presets import BAGEL
-from walkgraph.models.bagel.texts import MOST, PAGES, SIZES, Texts
 
 CONFIG = BAGEL["bagel-tiny"]
 CPU = torch.device("cpu")
 
 
-class Here:
+class Here(Forwards):
     """The backbone, and the states of any runs."""
 
-    def __init__(self, model: Bagel, capture: Capture | None, pages: int = 120) -> None:
-        self.backbone = Backbone(model, CPU, torch.float32, capture)
-        pool = Pool(self.backbone.caches()["kv"], pages, CPU)
-        self.states = StateTable(KVPools({"kv": pool}, prefix_cache=True), AttentionBackends())
+    def __init__(self, model: Bagel, capture: Capture | None) -> None:
+        super().__init__(Backbone(model, CPU, torch.float32, capture))
 
     def fed(self, values: Mapping[str, Tensor], port: str = "ids") -> list[int]:
         """One forward over a value for each run; its tokens, for text."""
@@ -43,39 +38,10 @@ class Here:
             call("llm", {port: value}, run=run, states={"kv": "kv"}, temperature=0.0, top_k=0, top_p=1.0)
             for run, value in values.items()
         ]
-        transaction = self.states.transaction("llm")
-        try:
-            given = self.backbone.forward(calls, transaction)
-        except Exception:
-            transaction.rollback()
-            raise
-        self.states.confirm(transaction.settle())
-        self.states.audit()
-        return [int(one["token"]) for one in given if "token" in one]
+        return [int(one["token"]) for one in self(*calls) if "token" in one]
 
     def fork(self, source: str, target: str) -> None:
         self.states.fork(StateKey(source, "kv"), StateKey(target, "kv"))
-
-    def kept(self, run: str) -> tuple[list[list[int]], Tensor]:
-        exported = StateTransfer(self.states).export(StateKey(run, "kv"))
-        return exported["counters"].tolist(), exported["kv.0"]
-
-
-class Replays:
-    """Captures that are run as a device does before they are replayed, and how many tokens each replay had room for."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def __call__(self, work: Callable[[], None], what: str) -> Callable[[], None]:
-        size = int(what.split()[-2])
-        work()
-
-        def replay() -> None:
-            self.sizes.append(size)
-            work()
-
-        return replay
 
 
 class Both:
@@ -172,12 +138,12 @@ def test_a_token_outside_the_vocabulary_leaves_no_trace(both: Both) -> None:
 
 
 def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
-    both.fed({"a": text(SIZES[-1] + 1)})
-    both.fed({str(i): text(2, i) for i in range(MOST + 1)})
+    both.fed({"a": text(TEXT_SIZES[-1] + 1)})
+    both.fed({str(i): text(2, i) for i in range(TEXTS + 1)})
     assert both.replays.sizes == []
     one = torch.zeros(1, dtype=torch.int64)
     to = CausalRows([], [], one, 0, [1], [PAGES * PAGE], [range(PAGES + 1)])
-    read = CapturedPrompts(Texts(lambda *given: torch.zeros(MOST, 1)), both.replays)
+    read = CapturedPrompts(PagedPrompts(lambda *given: PromptAnswers()), both.replays)
     assert read.read(one, [0], None) is None
     assert read.read(one, [0], to) is None
     assert read.read(one, [0], to._replace(pages=[range(PAGES)])) is not None

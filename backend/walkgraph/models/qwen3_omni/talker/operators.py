@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Call, Outputs, Scalar
-from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
@@ -84,7 +84,14 @@ class TalkerProjection(Operator):
 class Talker(Operator):
     """Reads the user's turns, then generates the first code of one frame for each call, one word of the answer each."""
 
-    def __init__(self, network: Network, words: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        network: Network,
+        words: Tensor,
+        device: torch.device,
+        dtype: torch.dtype,
+        capture: Capture | None = None,
+    ) -> None:
         self._network, self._config, self._words = network, network.config, words
         self._device, self._dtype = device, dtype
         codec, vocab = self._config.codec, self._config.stack.vocab
@@ -95,14 +102,14 @@ class Talker(Operator):
         self._unending = self._barred.clone()
         """The codes that are barred where the speech may not end yet."""
         self._barred[codec.eos] = False
-        self._prompts = Prompts(network, words, device)
+        self._prompts = Prompts(network, words, device, capture)
         self._none = torch.full((), -1, dtype=torch.int64, device=device)
         """Stands for a word after the end of the answer."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         with torch.inference_mode():
-            return cls(talker_of(context), words_of(context), context.device, context.dtype)
+            return cls(talker_of(context), words_of(context), context.device, context.dtype, context.capture)
 
     def caches(self) -> Mapping[str, CacheShape]:
         stack = self._config.stack

@@ -15,7 +15,11 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed
-from walkgraph.abi.states import Segment, States
+from walkgraph.abi.operator import Capture
+from walkgraph.abi.states import Placed, Segment, States
+from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
+from walkgraph.architectures.paged_prompts import PagedPrompts
+from walkgraph.layers.attention.few_attention import supported
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
 from walkgraph.models.qwen3_omni.talker.model import Talker
 
@@ -65,10 +69,14 @@ def placed(positions: Tensor, extra: int) -> Placement:
 class Prompts:
     """Reads prompts: the rows and positions that follow from the inputs of calls are appended to their states."""
 
-    def __init__(self, network: Talker, words: Tensor, device: torch.device) -> None:
+    def __init__(self, network: Talker, words: Tensor, device: torch.device, capture: Capture | None = None) -> None:
         """`words` `[N, W]`: the row of every word."""
         self._network, self._config, self._words, self._device = network, network.config, words, device
         self._media = torch.tensor(self._config.spoken.media, device=device)
+        stack = self._config.stack
+        served = supported(device, words.dtype, stack.heads, stack.kv_heads, stack.head_dim)
+        form = PagedPrompts(self._keep, axes=3, what="a spoken prompt")
+        self._captured = CapturedPrompts(form, capture if served else None)
 
     def prefix(self, call: Call) -> Prefix:
         """Raises CallFailed for a speaker that the weights don't have."""
@@ -107,9 +115,14 @@ class Prompts:
                 moves = len(part)
                 positions.append(here - here[:1] + states.position(key))
             segments.append(Segment(state=key, rows=mine, mode="causal", advance=moves, tokens=names))
-        attend = states.attend(segments)
-        self._network.keep(torch.cat(rows), self._on_device(torch.cat(positions)), attend.placed())
+        attend, x, at = states.attend(segments), torch.cat(rows), torch.cat(positions)
+        if self._captured.read(x, at.flatten().tolist(), attend.causal()) is None:
+            self._network.keep(x, self._on_device(at), attend.placed())
         states.commit(attend)
+
+    def _keep(self, x: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
+        self._network.keep(x, positions, to)
+        return PromptAnswers()
 
     def part(self, call: Call) -> range:
         """The rows of a prompt that a call appends: all of them, or those of its part."""
@@ -154,7 +167,7 @@ class Prompts:
 
     def placed(self, call: Call) -> Placement:
         """Without `positions`, rows follow each other as those of text do."""
-        extra, positions, whole = len(self.prefix(call).words), call.inputs.get("positions"), len(call.inputs["ids"])
+        extra, positions, whole = len(self.prefix(call).words), call.near("positions"), len(call.inputs["ids"])
         if positions is None:
             return placed(torch.arange(whole)[:, None].expand(-1, 3), extra)
         if positions.shape != (whole, 3):

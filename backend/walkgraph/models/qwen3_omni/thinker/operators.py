@@ -18,12 +18,14 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext
-from walkgraph.abi.states import Reused, States, reused_piece
+from walkgraph.abi.states import Placed, Reused, States, reused_piece
 from walkgraph.abi.step import Row
+from walkgraph.architectures.captured_prompts import PromptAnswers, PromptForm
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
+from walkgraph.architectures.paged_prompts import PagedPrompts
 from walkgraph.architectures.precision import PRECISION
 from walkgraph.architectures.weights import Names, load
 from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
@@ -32,10 +34,13 @@ from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
 from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, ports_of, rows_of
 from walkgraph.models.qwen3_omni.thinker.rows import (
+    AXES,
+    BetweenAll,
     BetweenLayers,
     MediaRows,
     embedded,
     features_of,
+    packed_rows,
 )
 
 _WHOLE = "@ids"
@@ -90,9 +95,12 @@ class Thinker(LanguageBackbone):
     def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
         return {**super().answers(token, fed), "said": fed.masked_fill(self.is_end(fed), -1)[:, None]}
 
-    def had(self, call: Call, port: str, states: States, *, short: bool) -> Reused:
+    def prompt_form(self) -> PromptForm:
+        return PagedPrompts(self._read_packed, axes=AXES)
+
+    def had(self, call: Call, port: str, states: States) -> Reused:
         if not is_media(call):
-            return super().had(call, port, states, short=short)
+            return super().had(call, port, states)
         piece, ports = piece_of(call, self._config), ports_of(call)
         return reused_piece(call, ports, "kv", len(piece.ids), piece.span.next, states, self.beside)
 
@@ -111,21 +119,32 @@ class Thinker(LanguageBackbone):
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
         first = [states.place(one.call.states["kv"]) for one in unread]
-        if not any(pieces) and all(map(float.is_integer, map(float, first))):
-            return super().logits(unread, states)
         plain = segments(unread, self._device, [len(one.ids) for one in unread])
         spans = [None if piece is None else piece.span.next for piece in pieces]
         attend = states.attend([replace(one, span=span) for one, span in zip(plain, spans, strict=True)])
         rows = MediaRows.of(unread, pieces, first)
         ends, positions, media, visual = (self._on_device(part) for part in rows)
-        x = self._model.model.embed_tokens(torch.cat([one.ids for one in unread]))
+        x, features = self._model.model.embed_tokens(torch.cat([one.ids for one in unread])), features_of(unread)
         if any(pieces):
             x[media] = embedded(unread, pieces).to(x.dtype)
-        between = BetweenLayers(media, visual, features_of(unread), self._config.told)
-        logits = self._model.read_rows(x, positions, ends, attend.placed(), between)
+        found = None
+        if self._prompts.enabled:
+            packed = packed_rows(x, visual, features, self._config.deepstack)
+            found = self._prompts.read(packed, rows.positions.flatten().tolist(), attend.causal())
+        if found is not None:
+            (logits,), told = found
+            kept = told[0][media] if told else None
+        else:
+            between = BetweenLayers(media, visual, features, self._config.told)
+            logits, kept = self._model.read_rows(x, positions, ends, attend.placed(), between), between.kept
         states.commit(attend)
-        self._tell(unread, pieces, between.kept)
+        self._tell(unread, pieces, kept)
         return logits
+
+    def _read_packed(self, rows: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
+        between = BetweenAll(rows, self._config.llm.width, self._config.told)
+        logits = self._model.read_rows(between.first, positions, ends, to, between)
+        return PromptAnswers([logits], [] if between.kept is None else [between.kept])
 
     def _tell(self, unread: Sequence[Unread], pieces: Sequence[Piece | None], kept: Tensor | None) -> None:
         """Put the rows of media that the talker reads."""

@@ -13,6 +13,9 @@ from torch import Tensor
 from walkgraph.architectures.language.backbone import Unread
 from walkgraph.models.qwen3_omni.thinker.pieces import Piece, media_rows, visual_rows
 
+AXES = 3
+"""Axes of a position."""
+
 
 class MediaRows(NamedTuple):
     """The rows of pieces that follow each other. All indices are int64, on the CPU."""
@@ -75,3 +78,33 @@ class BetweenLayers:
             x[self._visual] += self._features[layer].to(x.dtype)
         if layer + 1 == self._told:
             self.kept = x[self._media]
+
+
+def packed_rows(x: Tensor, visual: Tensor, features: Tensor | None, layers: int) -> Tensor:
+    """x `[R, W]` and, side by side with it, what is added to each row after each of the first layers ->
+    `[R, (1 + L) * W]`. `layers`: L; zeros are added to rows that show no pictures."""
+    count, width = x.shape
+    packed = x.new_zeros(count, 1 + layers, width)
+    packed[:, 0] = x
+    if features is not None:
+        packed[visual, 1:] = features.to(x.dtype).transpose(0, 1)
+    return packed.flatten(1)
+
+
+class BetweenAll:
+    """`BetweenLayers` for rows with fixed addresses, whatever they hold: all are changed, and all are kept."""
+
+    def __init__(self, packed: Tensor, width: int, told: int | None) -> None:
+        """packed: as `packed_rows` gives it; told: as for `BetweenLayers`."""
+        first, *self._features = packed.unflatten(1, (-1, width)).unbind(1)
+        self.first = first.contiguous()
+        """`[R, W]`: what enters the first layer."""
+        self._told = told
+        self.kept: Tensor | None = None
+        """`[R, W]`"""
+
+    def __call__(self, layer: int, x: Tensor) -> None:
+        if layer < len(self._features):
+            x += self._features[layer]
+        if layer + 1 == self._told:
+            self.kept = x.clone()

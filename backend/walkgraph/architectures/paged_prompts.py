@@ -1,0 +1,77 @@
+"""Captured forwards for short prompts behind any contexts: each row attends its sequence's pages up to itself.
+
+Shape letters: R rows of a graph, P prompts of a graph, A axes of a position, H query heads, D head dim.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.states import CausalRows, Placed
+from walkgraph.architectures.captured_prompts import PromptAnswers, PromptForm, PromptInputs, padded
+from walkgraph.layers.attention.few_attention import few_attention
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
+
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+"""Rows of a graph, summed over its prompts."""
+MOST = 32
+"""The most prompts of a graph."""
+PAGES = 4096
+"""The most pages of a graph's prompts and their contexts."""
+
+Read = Callable[[Tensor, Tensor, Tensor, Placed], PromptAnswers]
+"""Rows `[R, ...]`, possibly changed in place, positions float32 `[R]` or `[R, A]`, the last row of each prompt int64
+`[P]`, and where keys and values go."""
+
+
+class PagedPrompts(PromptForm):
+    def __init__(
+        self, read: Read, *, axes: int = 1, sizes: Sequence[int] = SIZES, most: int = MOST, what: str = "a prompt"
+    ) -> None:
+        """`axes`: positions of a row, given row by row."""
+        self._read, self._axes = read, axes
+        self.sizes, self.most, self.what = sizes, most, f"{what} of {{}} rows"
+
+    def fits(self, to: CausalRows) -> bool:
+        return sum(map(len, to.pages)) <= PAGES
+
+    def blank(self, size: int) -> Sequence[int]:
+        return [0] * sum(self._parts(size))
+
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+        _, places, _, lines, _ = self._parts(size)
+        tiles = tiles_of(to.counts, to.before, [len(pages) for pages in to.pages])
+        return [
+            sum(to.counts),
+            *padded(torch.tensor(positions, dtype=torch.float32).view(torch.int32).tolist(), places),
+            *padded([count - 1 for count in accumulate(to.counts)], self.most),
+            *padded([*chain(*tiles)], lines),
+            *chain(*to.pages),
+        ]
+
+    def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
+        rows, places, ends, lines, pages = inputs.numbers.split(self._parts(len(inputs.rows)))
+        positions = places.int().view(torch.float32)
+        if self._axes > 1:
+            positions = positions.view(-1, self._axes)
+        placed = TiledRows(to, inputs.slots, Tiles(rows, lines.view(-1, 4), pages))
+        # A copy: what the layers do to rows must not be read by the next replay as padding.
+        return self._read(inputs.rows.clone(), positions, ends, placed)
+
+    def _parts(self, size: int) -> list[int]:
+        """Lengths of the parts of a graph's numbers: the row count, the bits of positions, the last row of each prompt,
+        four numbers per tile, pages."""
+        return [1, self._axes * size, self.most, 4 * (-(-size // TILE_ROWS) + self.most - 1), PAGES]
+
+
+class TiledRows:
+    """`Placed` rows whose keys and values go to `slots` and whose attention follows `tiles`."""
+
+    def __init__(self, to: CausalRows, slots: Tensor, tiles: Tiles) -> None:
+        self.k, self.v, self.slots, self._tiles = to.k, to.v, slots, tiles
+
+    def __call__(self, layer: int, q: Tensor) -> Tensor:
+        """q `[R, H, D]` -> `[R, H, D]`."""
+        return few_attention(q, self.k[layer], self.v[layer], self._tiles)
