@@ -227,8 +227,39 @@ def test_a_spoken_turn_is_answered_after_one_that_was_interrupted(omni: openai.O
     assert item.content[0].type == "output_audio"
 
 
-def test_speech_of_a_given_text_is_refused_with_what_is_served(omni: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="it serves: chat") as told:
-        omni.audio.speech.create(model=NAME, voice="ethan", input="Hello")
-    assert told.value.code == "unsupported_route"
-    assert "it serves: chat.completions" in str(told.value)
+# ── a text that is given ──
+
+READ = "A heron stands."
+ALOUD: dict[str, Any] = {"max_frames": 20, "speech_temperature": 0.0, "code_temperature": 0.0, "seed": 3}
+
+
+def test_a_given_text_is_said_in_every_format(omni: openai.OpenAI, http: httpx.Client) -> None:
+    params = {**ALOUD, "speaker": "aiden", "instructions": "Sadly."}
+    native = http.post(f"/v1/tasks/{NAME}/say", json={"inputs": {"text": READ}, "params": params}).json()
+    said = heard(base64.b64decode(native["outputs"]["audio"][0]["data"]))[0][:, 0]
+    assert len(said) > 0
+    for form in ("pcm", "wav", "flac", "mp3", "opus"):
+        found = omni.audio.speech.create(
+            model=NAME, voice="Aiden", input=READ, response_format=form, instructions="Sadly.", extra_body=ALOUD
+        )
+        assert found.response.headers["x-audio-rate"] == "24000"
+        if form == "pcm":
+            assert np.array_equal(np.frombuffer(found.content, "<i2"), said)
+        else:
+            samples, rate = heard(found.content)
+            assert rate == 24000
+            assert len(said) <= len(samples) <= len(said) + 4 * 1152
+            if form in ("wav", "flac"):
+                assert np.array_equal(samples[:, 0], said)
+
+
+def test_what_cant_be_said_is_told_at_its_place(omni: openai.OpenAI) -> None:
+    refused: list[tuple[dict[str, Any], str | None, str]] = [
+        ({"voice": "nobody"}, "voice", "`chelsie`, `ethan`, `aiden`"),
+        ({"extra_body": {**ALOUD, "max_frames": 3}}, None, "raise `max_frames`"),
+        ({"instructions": "Sadly. " * 100}, None, "raise `context`"),
+    ]
+    for changes, param, words in refused:
+        with pytest.raises(openai.BadRequestError, match=words) as told:
+            omni.audio.speech.create(**{"model": NAME, "voice": "ethan", "input": READ, "extra_body": ALOUD, **changes})
+        assert told.value.param == param

@@ -21,9 +21,10 @@ from walkgraph.models.qwen3_omni.seeing.config import read_vision
 from walkgraph.models.qwen3_omni.tensors import published_tensors
 
 _SPEECH = {
-    "nodes": ("projection", "talker", "code_predictor", "code2wav", "audio_out"),
+    "nodes": ("projection", "request", "script", "talker", "code_predictor", "code2wav", "audio_out"),
     "states": ("talker", "heard", "spoken", "window", "tails"),
-    "walks": ("listen", "speak", "vocode"),
+    "walks": ("listen", "speak", "hear_instructions", "say", "vocode"),
+    "tasks": ("say",),
     "params": ("speaker", "speech_temperature", "code_temperature", "max_frames"),
 }
 """Names of the graph's parts that are for speech alone."""
@@ -54,6 +55,7 @@ def _adapt(document: Document, contents: Contents) -> Iterable[str]:
     config = read_omni(contents.folder)
     text = Fields(contents.config).section("thinker_config").section("text_config")
     generation = Fields(read_optional(contents.folder / "generation_config.json"))
+    sampled = generation.flag("do_sample") and generation.values.get("temperature") is not None
     for task in document["tasks"].values():
         params = task["params"]
         if text.values.get("max_position_embeddings") is not None:
@@ -64,7 +66,7 @@ def _adapt(document: Document, contents: Contents) -> Iterable[str]:
                 "min": min(context["min"], most),
                 "default": min(context["default"], most),
             }
-        if generation.flag("do_sample") and generation.values.get("temperature") is not None:
+        if sampled and "temperature" in params:
             params["temperature"]["default"] = generation.number("temperature", 2.0, least=0.0)
         if config.talker is not None:
             voices = sorted(config.talker.speakers)
@@ -80,7 +82,7 @@ def _silence(document: Document) -> None:
     """Leave out what only speech needs. Such models are asked as they were trained: without a system prompt, unless a
     request has one."""
     document["description"] = _WRITES
-    for kind in ("nodes", "states", "walks"):
+    for kind in ("nodes", "states", "walks", "tasks"):
         for name in _SPEECH[kind]:
             document[kind].pop(name, None)
     gone = set(_SPEECH["nodes"])

@@ -104,7 +104,8 @@ def test_a_checkpoint_without_a_talker_only_writes(folder: Path, config: dict[st
     _, made = imported(folder)
     graph = codec.load(made.graph)
     assert {task.outputs for task in graph.tasks.values()} == {("text",)}
-    assert not {"talker", "projection", "code_predictor", "code2wav", "audio_out"} & graph.nodes.keys()
+    assert not {"talker", "projection", "code_predictor", "code2wav", "audio_out", "script"} & graph.nodes.keys()
+    assert graph.tasks.keys() == {"chat", "converse", "watch"}
     assert graph.streams == ()
     assert "speech" not in graph.description
     assert graph.tasks["chat"].params["system_prompt"].default == ""
@@ -116,11 +117,16 @@ def test_voices_and_contexts_are_those_of_the_config(folder: Path) -> None:
     document["talker_config"]["speaker_id"] = {"Una": 76, "duo": 77}
     document["thinker_config"]["text_config"]["max_position_embeddings"] = 600
     changed(folder, **document)
+    (folder / "generation_config.json").write_text(json.dumps({"do_sample": True, "temperature": 0.4}))
     _, made = imported(folder)
     for task in made.graph["tasks"].values():
         assert task["params"]["speaker"]["choices"] == ["duo", "una"]
         assert task["params"]["speaker"]["default"] == "duo"
-        assert (task["params"]["context"]["max"], task["params"]["context"]["default"]) == (600, 600)
+        assert task["params"]["context"]["max"] == 600
+        assert 512 <= task["params"]["context"]["default"] <= 600
+        if "temperature" in task["params"]:
+            assert task["params"]["temperature"]["default"] == 0.4
+    assert "temperature" not in made.graph["tasks"]["say"]["params"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,17 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("rows", "features: float[k, e]", optional=True),),
         cost="launch",
     ),
+    _component.in_module("talker.script_operators")(
+        "qwen3_omni.script",
+        "Gives the tokens of a text that is to be said, one for each frame of its speech.",
+        category="Text",
+        deterministic=True,
+        inputs=(port("text", "text: str", description="the text to say"),),
+        outputs=(port("ids", "tokens: int[f, 1]", description="-1 in the frames after the last token"),),
+        params={"frames": integer("Maximum number of frames of the speech.", default=1500, min=1, max=65536)},
+        cost="launch",
+        host=True,
+    ),
     _component(
         "qwen3_omni.talker",
         "Reads the user's turns, then generates the first code of one frame per step, one word of the answer each.",

@@ -31,10 +31,7 @@ class TurnMarker(Operator):
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         config = context.once(OmniConfig, lambda name, seed: omni_config(name), read_omni)
-        if Vocabulary not in context.shared:
-            drawn = context.random
-            context.shared[Vocabulary] = trained(context) if drawn is None else Bytes(*text_edges(drawn[0]))
-        return cls(config.thinker.marks, context.shared[Vocabulary])
+        return cls(config.thinker.marks, vocabulary_of(context))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
@@ -46,3 +43,11 @@ class TurnMarker(Operator):
         if given is None:
             return self._begin[mark]
         return [*self._begin[mark], *self._vocabulary.encode(call.text("text")), *self._end]
+
+
+def vocabulary_of(context: LoadContext) -> Vocabulary:
+    """The vocabulary of a weight set, read once for all of its nodes."""
+    if Vocabulary not in context.shared:
+        drawn = context.random
+        context.shared[Vocabulary] = trained(context) if drawn is None else Bytes(*text_edges(drawn[0]))
+    return context.shared[Vocabulary]
