@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from torch import Tensor
 
 from walkgraph.abi.states import CausalRows
 from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm, PromptInputs, padded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from walkgraph.architectures.paged_prompts import MOST, SIZES
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.models.llm.operators import Backbone
 
-HOW: Mapping[str, float] = {
+HOW: Mapping[str, Any] = {
     "temperature": 0.7,
     "top_k": 40,
     "top_p": 0.9,
