@@ -29,6 +29,7 @@ import base64
 import io
 import json
 import math
+import statistics
 import sys
 import time
 import traceback
@@ -166,7 +167,7 @@ class Bench:
         rows = figures(clients, answers, wall, floor, targets=self._preset == FULL)
         self._nodes += nodes(clients, answers)
         show(f"{name}, {len(answers)} requests ({time.perf_counter() - began:.0f} s in all)", rows)
-        show("means of a request by node", [row for row in self._nodes if row["clients"] == clients])
+        show("medians of a request by node", [row for row in self._nodes if row["clients"] == clients])
         show("share of a core", [shares])
         short = [one for one in answers if one.sound < 0.99 * self._given.frames / SPOKEN - 0.03]
         if short:
@@ -419,17 +420,18 @@ def frame_ms(answer: Answer) -> float:
 
 def nodes(clients: int, answers: Sequence[Answer]) -> list[Row]:
     """The workers' times of a request, by node: calls, seconds at work, seconds of waiting."""
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for one in (entry for answer in answers for entry in answer.times):
-        for name in ("calls", "busy", "queued"):
-            sums[one["node"]][name] += one[name]
+    sums: dict[str, list[dict[str, float]]] = defaultdict(lambda: [defaultdict(float) for _ in answers])
+    for at, answer in enumerate(answers):
+        for one in answer.times:
+            for name in ("calls", "busy", "queued"):
+                sums[one["node"]][at][name] += one[name]
     rows: list[Row] = []
-    for node, total in sorted(sums.items(), key=lambda item: -item[1]["busy"]):
-        calls = total["calls"] or 1.0
-        row = {"clients": clients, "node": node, "calls": total["calls"] / len(answers)}
-        row |= {f"{name} ms": 1e3 * total[name] / len(answers) for name in ("busy", "queued")}
-        rows.append({**row, "ms a call": 1e3 * total["busy"] / calls})
-    return rows
+    for node, each in sums.items():
+        middle = {name: statistics.median(one[name] for one in each) for name in ("calls", "busy", "queued")}
+        times = {f"{name} ms": 1e3 * middle[name] for name in ("busy", "queued")}
+        per_call = 1e3 * middle["busy"] / (middle["calls"] or 1.0)
+        rows.append({"clients": clients, "node": node, "calls": middle["calls"], **times, "ms a call": per_call})
+    return sorted(rows, key=lambda row: -row["busy ms"])
 
 
 if __name__ == "__main__":

@@ -184,6 +184,31 @@ TABLE: dict[Case, dict[int, Config]] = {
         32: Config(128, 128, stages=5, before=True, prefetch=0, tiles=True),
         64: Config(128, 128, before=True, prefetch=0, tiles=True, pdl=2),
     },
+    (4096, 1024, False): {
+        1: Config(4, 1024, warps=2, stages=1, vector=True, prefetch=16384, pdl=2),
+        16: Config(64, 128, stages=5, before=True, prefetch=512, tiles=True, pdl=2),
+        32: Config(64, 128, before=True, tiles=True),
+    },
+    (1024, 2048, False): {
+        1: Config(2, 1024, stages=1, vector=True, prefetch=0),
+        16: Config(64, 64, split=4, stages=8, swap=True, prefetch=512),
+        32: Config(64, 128, split=4, swap=True, prefetch=1024, pdl=2),
+    },
+    (3072, 1024, True): {
+        1: Config(4, 1024, stages=1, vector=True, prefetch=0, pdl=2),
+        16: Config(64, 64, stages=8, swap=True),
+        32: Config(128, 128, stages=5, before=True, prefetch=512, tiles=True, pdl=2),
+    },
+    (1024, 3072, False): {
+        1: Config(2, 1024, stages=1, vector=True, prefetch=16384),
+        16: Config(64, 128, split=4, stages=5, swap=True, prefetch=512, pdl=2),
+        32: Config(64, 64, split=4, stages=8, swap=True, prefetch=512, pdl=2),
+    },
+    (2048, 1024, False): {
+        1: Config(4, 1024, stages=3, vector=True, prefetch=512, pdl=2),
+        16: Config(64, 128, split=4, stages=5, swap=True, prefetch=0, pdl=0),
+        32: Config(64, 128, split=4, swap=True, prefetch=0, pdl=2),
+    },
 }
 """Measured on an H200: case -> largest row count served -> config. In a decode step of such linears, overlapping
 launches are faster for one row and slower for more."""
