@@ -1,6 +1,6 @@
 """The states of runs as an operator sees them: paged caches that a forward attends to, and tensors."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, NamedTuple, Protocol
@@ -32,7 +32,7 @@ class Segment:
     advance: int = 1
     """Increment of the position counter when the segment is kept."""
     span: float | None = None
-    """The increment in place of `advance`, where it may be a fraction."""
+    """The increment in place of `advance`, where it may be a fraction, or isn't one a row."""
     sequence: int = 0
     """Index of the sequence, in a state with a width."""
     tokens: Sequence[int] | None = None
@@ -173,7 +173,8 @@ class States(Protocol):
     ) -> int:
         """The number of the `tokens` to append (as a segment of this operator would name them) that others have
         computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
-        `block`: they are one block, found whole or not at all; `span`: the positions that it takes, if not one.
+        `block`: they are one block, found whole or not at all. `span`: the positions that all of them take, if not one
+        each, or one for a block; the counter then moves with the last of them alone.
         `answered`: the output of the last one is needed, so it is never found."""
         ...
 
@@ -186,6 +187,20 @@ class States(Protocol):
 
     def commit(self, attention: Attention) -> None: ...
 
+    def keep(self, attention: Attention, outputs: Mapping[str, Tensor], rows: Tensor) -> None:
+        """Keep outputs that the cache shape names, each `[n, W]`, with kept `rows` of the batch, int64 `[n]` on its
+        device. Whoever reuses such a row finds them."""
+        ...
+
+    def kept(self, key: StateKey, output: str, start: int, stop: int) -> Tensor:
+        """`[n, W]`: an output as it was kept with the rows `start <= i < stop` of a sequence, whoever computed them. A
+        row with which it wasn't kept has any numbers."""
+        ...
+
+    def named(self, key: StateKey) -> Sequence[int] | None:
+        """The `Segment.tokens` of all rows of a sequence, first to last; None if one of them has none."""
+        ...
+
     def tensor(self, key: StateKey) -> Tensor | None: ...
 
     def put(self, key: StateKey, value: Tensor) -> None:
@@ -195,9 +210,17 @@ class States(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CacheShape:
-    """The size of one token in a paged state: `2 * layers * kv_heads * head_dim * itemsize` bytes."""
+    """The size of one token in a paged state: a key and a value for each layer and head, and the `outputs`."""
 
     layers: int
     kv_heads: int
     head_dim: int
     dtype: torch.dtype
+    outputs: tuple[tuple[str, int], ...] = ()
+    """Outputs of the operator's calls, of which a row of so many numbers is kept with keys and values (`States.keep`),
+    so that calls whose rows are found have them too."""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a token."""
+        return 2 * self.layers * self.kv_heads * self.head_dim + sum(width for _, width in self.outputs)

@@ -26,8 +26,12 @@ from walkgraph.models.qwen3_omni.thinker.config import TINY
 from walkgraph.models.video.operators import AudioIn, FramesIn, FramesOut
 
 _MARKS = TINY.marks
-_MADE = {whole.VIDEO: (8, 4.0, 32000), whole.BRIEF: (6, 30000 / 1001, 4000)}
-"""Frames of a video, their rate, and the samples of its sound."""
+_MADE = {
+    whole.VIDEO: (8, (96, 160), 4.0, 32000),
+    whole.BRIEF: (6, (96, 160), 30000 / 1001, 4000),
+    whole.WIDE: (4, (96, 1600), 8.0, 12800),
+}
+"""Frames of a video, their height and width, their rate, and the samples of its sound."""
 
 
 def published() -> Any:
@@ -122,15 +126,15 @@ class Prompt:
 def video(file: Path) -> tuple[np.ndarray, float, np.ndarray]:
     """The frames of a stored video uint8 `[f, h, w, 3]`, their rate, and its sound float32 `[s]` at 16 kHz."""
     if not file.exists():
-        count, rate, samples = _MADE[file]
-        frames = [torch.from_numpy(whole.seeing.levels(96, 160, seed)).permute(2, 0, 1) for seed in range(count)]
+        count, (height, width), rate, samples = _MADE[file]
+        frames = [torch.from_numpy(whole.seeing.levels(height, width, i)).permute(2, 0, 1) for i in range(count)]
         sound = torch.from_numpy(whole.samples(samples).astype(np.float32) / 32768)
         inputs = {"frames": [frame / 127.5 - 1 for frame in frames], "waveform": sound}
         params = {"format": "mp4", "rate": rate, "quality": 60, "sample_rate": 16000}
         (made,) = FramesOut.load(None).forward([call("video", inputs, **params)], None)
         file.write_bytes(made["video"])
     given = {"video": file.read_bytes()}
-    sampled = {"every": 2, "most": 32, "start": 0.0, "max_side": 4096}
+    sampled = {"every": 2, "most": 32, "spread": False, "start": 0.0, "max_side": 4096}
     (seen,) = FramesIn.load(None).forward([call("frames", given, **sampled)], None)
     (heard,) = AudioIn.load(None).forward([call("track", given, sample_rate=16000)], None)
     levels = [((frame + 1) * 127.5).round().to(torch.uint8).permute(1, 2, 0) for frame in seen["frames"]]

@@ -57,6 +57,10 @@ class Turn:
     """Texts, sounds of so many samples, pictures of a height and a width, and files of videos."""
 
 
+WIDE = Path(__file__).parent / "wide.mp4"
+"""Four frames of fifty columns of cells, whose sound ends before the columns' places."""
+
+
 TALKS: Mapping[str, Sequence[Turn]] = {
     "text": [Turn("system", ["Be kind."]), Turn("user", ["Who are you?"])],
     "sound": [Turn("system", ["Be brief."]), Turn("user", [20000, "Say it again."])],
@@ -87,6 +91,11 @@ FILMED: Mapping[str, tuple[bool, Sequence[Turn]]] = {
         ],
     ),
     "a brief film": (True, [Turn("user", [BRIEF])]),
+    "a wide film": (True, [Turn("user", [WIDE, "So?"])]),
+    "a wide film behind another": (
+        True,
+        [Turn("user", ["See ", BRIEF, WIDE]), Turn("assistant", ["A wall."]), Turn("user", ["And?"])],
+    ),
 }
 """Name -> whether its videos are heard, and its turns."""
 WATCHED: Mapping[str, tuple[bool, str]] = {"watched": (False, "What moves?"), "watched and heard": (True, "And now?")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,6 +13,7 @@ from tests.golden.qwen3_omni import whole
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_omni_talks import GREEDY, ONE, TWO, on_cpus, part
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.graph import codec
 from walkgraph.graph.conversation import Conversation, Turn, TurnPart
 
@@ -23,6 +24,10 @@ ASKED: Sequence[Sequence[whole.Part]] = (
     ["Why?"],
 )
 """The user's turns of a conversation."""
+THINKER, TALKER = 0, 1
+"""Ranks, where there are two."""
+OPENING = 8
+"""Rows that the talker reads behind the user's turns."""
 
 
 def deployed(name: str, *, keeps: bool) -> LocalDeployment:
@@ -30,8 +35,15 @@ def deployed(name: str, *, keeps: bool) -> LocalDeployment:
     return LocalDeployment(codec.load(text.encode()), on_cpus(name), threads=1, prefix_cache=keeps)
 
 
-def ask(local: LocalDeployment, run: str, turns: Sequence[Turn], outputs: Sequence[str]) -> tuple[Any, int, int]:
-    """-> the outputs, the tokens that the thinker read, and those of them that were found."""
+class Asked(NamedTuple):
+    """What a run gave, and by rank the tokens that it read and those of them that were found."""
+
+    outputs: dict[str, list[Any]]
+    read: dict[int, int]
+    found: dict[int, int]
+
+
+def ask(local: LocalDeployment, run: str, turns: Sequence[Turn], outputs: Sequence[str]) -> Asked:
     params = {**GREEDY, "every": 2}
     local.submit(run, "converse", params, {"messages": [Conversation(tuple(turns))]}, outputs=outputs)
     local.run()
@@ -41,30 +53,67 @@ def ask(local: LocalDeployment, run: str, turns: Sequence[Turn], outputs: Sequen
     for engine in local.engines.values():
         engine.states.audit()
     made = local.outputs.pop(run)
-    return {name: made[name] for name in outputs}, sum(end.read for end in ends), sum(end.found for end in ends)
+    read, found = {int(end.rank): end.read for end in ends}, {int(end.rank): end.found for end in ends}
+    return Asked({name: made[name] for name in outputs}, read, found)
 
 
-def converse(both: Sequence[LocalDeployment], outputs: Sequence[str]) -> list[tuple[int, int]]:
-    """-> for each turn the tokens that were read, and those of them that the first deployment found."""
-    turns, figures = list[Turn](), list[tuple[int, int]]()
+def converse(both: Sequence[LocalDeployment], outputs: Sequence[str]) -> list[Asked]:
+    """Every turn of the conversation, as the first deployment answers it; the second one finds nothing."""
+    turns, answers = list[Turn](), list[Asked]()
     for index, asked in enumerate(ASKED):
         turns.append(Turn("user", tuple(map(part, asked))))
-        (made, read, found), (wanted, whole_, none) = [ask(one, f"turn {index}", turns, outputs) for one in both]
-        assert made == wanted
-        assert (read, none) == (whole_, 0)
-        figures.append((read, found))
-        turns.append(Turn("assistant", (TurnPart("text", "".join(made["text"])),)))
-    return figures
+        made, wanted = [ask(one, f"turn {index}", turns, outputs) for one in both]
+        assert made.outputs == wanted.outputs
+        assert made.read == wanted.read
+        assert not any(wanted.found.values())
+        answers.append(made)
+        turns.append(Turn("assistant", (TurnPart("text", "".join(made.outputs["text"])),)))
+    return answers
 
 
 @pytest.mark.parametrize("name", [ONE, TWO])
 def test_a_conversation_in_text_is_found_with_its_media(name: str) -> None:
-    figures = converse([deployed(name, keeps=True), deployed(name, keeps=False)], ["text"])
-    for (read, _), (_, found) in pairwise(figures):
+    answers = converse([deployed(name, keeps=True), deployed(name, keeps=False)], ["text"])
+    for before, after in pairwise(answers):
         # All that was read the turn before, but for the mark that begins the answer.
-        assert found >= read - 4
+        assert after.found[THINKER] >= before.read[THINKER] - 4
 
 
-def test_media_are_read_again_where_the_talker_listens() -> None:
-    figures = converse([deployed(ONE, keeps=True), deployed(ONE, keeps=False)], ["text", "audio"])
-    assert all(found > 0 for _, found in figures[1:])
+@pytest.mark.parametrize("name", [ONE, TWO])
+def test_a_spoken_conversation_is_found_with_its_media(name: str) -> None:
+    answers = converse([deployed(name, keeps=True), deployed(name, keeps=False)], ["text", "audio"])
+    for before, after in pairwise(answers):
+        # On one rank, the talker's figures count where they are larger.
+        assert after.found[THINKER] >= before.read[THINKER] - (4 if name == TWO else OPENING)
+        if name == TWO:
+            # The user's turns, in whole pages.
+            heard = before.read[TALKER] - OPENING
+            assert after.found[TALKER] == heard // PAGE * PAGE
+
+
+def test_spoken_conversations_beside_each_other_find_what_each_said() -> None:
+    """Three of them, turn by turn together, of which two are alike but for what the assistant said."""
+    both = [deployed(ONE, keeps=True), deployed(ONE, keeps=False)]
+    said = {"one": "A door.", "two": "A house.", "three": "A door."}
+    for count in (1, 2):
+        for local in both:
+            for name, answer in said.items():
+                talk = {"messages": [beside(count, name, answer)]}
+                local.submit(f"{name} {count}", "converse", {**GREEDY, "every": 2}, talk)
+            local.run()
+            assert not local.failed
+            for name in said:
+                local.release(f"{name} {count}")
+        for run in (f"{name} {count}" for name in said):
+            assert len({str(local.outputs[run]) for local in both}) == 1
+            [kept], [anew] = (local.ends[run] for local in both)
+            assert kept.read == anew.read
+            assert (kept.found > 0) == (count > 1)
+
+
+def beside(count: int, run: str, answer: str) -> Conversation:
+    """The first turns of a conversation; the third one has another system prompt."""
+    turns = [Turn("system", (TurnPart("text", "Be kind."),))] if run == "three" else []
+    for asked in ASKED[:count]:
+        turns += [Turn("user", tuple(map(part, asked))), Turn("assistant", (TurnPart("text", answer),))]
+    return Conversation(tuple(turns[:-1]))

@@ -131,7 +131,7 @@ def test_what_is_not_known_is_not_found(source: str) -> None:
         (
             "qwen3_omni:random:qwen3-omni-30b-a3b:0",
             71.1,
-            {"qwen3_omni.thinker": 98_304, "qwen3_omni.talker": 20_480},
+            {"qwen3_omni.thinker": 98_304 + 4096, "qwen3_omni.talker": 20_480},
         ),
         ("llm:random:qwen3-0.6b:0", 1.19, {"llm.backbone": 114_688}),
         ("llm:random:qwen3-8b:0", 16.38, {"llm.backbone": 147_456}),

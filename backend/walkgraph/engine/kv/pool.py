@@ -1,6 +1,6 @@
-"""Owns the memory of paged pools: keys and values of every layer, in slots.
+"""Owns the memory of paged pools: keys and values of every layer, and outputs kept with them, in slots.
 
-Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, R rows.
+Shape letters: N layers, S slots (pages * PAGE), G key/value heads, D head dim, R rows, W numbers of an output's row.
 """
 
 import math
@@ -20,7 +20,7 @@ from walkgraph.wire.fault_points import FaultPoints
 
 
 def page_bytes(shape: CacheShape) -> int:
-    return PAGE * 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
+    return PAGE * shape.numbers * shape.dtype.itemsize
 
 
 class Pool:
@@ -31,14 +31,21 @@ class Pool:
         self.pages = PageAllocator(pages, faults)
         self.spare = pages + 1
         """A page that belongs to nobody: rows that pad a batch write there."""
-        slots = (pages + 2) * PAGE
-        self.k = [self._zeros(slots) for _ in range(shape.layers)]
-        self.v = [self._zeros(slots) for _ in range(shape.layers)]
+        slots, heads = (pages + 2) * PAGE, (shape.kv_heads, shape.head_dim)
+        self.k = [self._zeros(slots, *heads) for _ in range(shape.layers)]
+        self.v = [self._zeros(slots, *heads) for _ in range(shape.layers)]
+        self.outputs = {name: self._zeros(slots, width) for name, width in shape.outputs}
+        """Output -> its rows, `[S, W]`."""
+
+    @property
+    def each(self) -> Sequence[Tensor]:
+        """All that a slot has a row of."""
+        return (*self.k, *self.v, *self.outputs.values())
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copy whole pages in every layer, for copy-on-write."""
+        """Copy whole pages, for copy-on-write."""
         source, target = sent(torch.tensor([sources, targets]), self.device)
-        for cache in (*self.k, *self.v):
+        for cache in self.each:
             pages = cache.view(-1, PAGE, *cache.shape[1:])
             pages.index_copy_(0, target, pages.index_select(0, source))
 
@@ -55,8 +62,7 @@ class Pool:
             for cache, rows in zip(caches, values, strict=True):
                 cache[index] = rows
 
-    def _zeros(self, slots: int) -> Tensor:
-        shape = (slots, self.shape.kv_heads, self.shape.head_dim)
+    def _zeros(self, *shape: int) -> Tensor:
         if self.device.type != "cpu":
             return torch.zeros(shape, dtype=self.shape.dtype, device=self.device)
         # Unlike torch, numpy leaves zeroing to the system, which provides memory page by page as slots are written.

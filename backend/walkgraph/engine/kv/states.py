@@ -5,8 +5,9 @@ forward through a `Transaction`, which either settles or leaves no trace. Conten
 pages, and tensors are replaced, never written into.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, StateKey
@@ -357,7 +358,7 @@ class Transaction:
             row = self._reservation.share(key, 0, pool, more, found.pages)
             self._found[key] = more
             row.length += more
-            row.move((span if span is not None else 1) if block else more)
+            row.move(_moved(more, len(tokens), block=block, span=span))
             row.content = next(CONTENTS)
             row.prefix = prefix._replace(tokens=whole[: row.length])
         return more
@@ -388,6 +389,25 @@ class Transaction:
                 row.length += placed.new
                 row.move(segment.advance if segment.span is None else segment.span)
                 row.content = next(CONTENTS)
+
+    def keep(self, attention: Attention, outputs: Mapping[str, Tensor], rows: Tensor) -> None:
+        if not isinstance(attention, AttentionBackend):
+            raise PageFault("`keep` takes the result of `attend`")
+        pool = self._table.pools.of(attention.segments[0].segment.state)
+        at = torch.zeros(sum(one.new for one in attention.segments), dtype=torch.int64, device=pool.device)
+        for one in attention.segments:
+            if one.slots is not None:
+                at[one.segment.rows] = one.slots
+        for name, value in outputs.items():
+            pool.outputs[name].index_copy_(0, at[rows], value.to(pool.shape.dtype))
+
+    def kept(self, key: StateKey, output: str, start: int, stop: int) -> Tensor:
+        pool, row = self._table.pools.of(key), self._row(key, 0) or PagedSequence()
+        return pool.outputs[output][slots_of(row.pages, start, stop, pool.device)]
+
+    def named(self, key: StateKey) -> Sequence[int] | None:
+        row = self._row(key, 0)
+        return None if row is None or row.prefix is None else row.prefix.tokens
 
     def tensor(self, key: StateKey) -> Tensor | None:
         return self._puts.get(key, self._table.tensors.get(key))
@@ -456,6 +476,13 @@ class Transaction:
         row = self._reservation.take(segment.state, segment.sequence, new, pool)
         slots = slots_of(row.pages, row.length, row.length + new, pool.device)
         return PlacedSegment(segment, new, row.pages, row.length, row.content, slots)
+
+
+def _moved(found: int, tokens: int, *, block: bool, span: float | None) -> float:
+    """The positions that a counter moves by where so many of the tokens were found."""
+    if span is not None:
+        return span if found == tokens else 0.0
+    return 1 if block else found
 
 
 def _keep_ended(pools: KVPools, pool: Pool, sequence: PagedSequence) -> None:

@@ -46,7 +46,7 @@ class _PagesOnHost(NamedTuple):
     pages: Sequence[int]
     """Their numbers in the pool before."""
     layers: list[Tensor]
-    """Keys of each layer, then values: `[pages, PAGE, G, D]`."""
+    """Of each tensor of the pool: `[pages, PAGE, ...]`."""
 
 
 class _TensorMove(NamedTuple):
@@ -207,7 +207,7 @@ class Swap:
         for pool, pages in held.items():
             with self._beside(one, pool.device):
                 index = _index(list(pages), pool.device)
-                layers = [_to_host(_by_page(cache).index_select(0, index)) for cache in (*pool.k, *pool.v)]
+                layers = [_to_host(_by_page(cache).index_select(0, index)) for cache in pool.each]
             one.pages[pool] = _PagesOnHost(list(pages), layers)
         one.moves = []
         tensors = self._states.tensors
@@ -226,7 +226,7 @@ class Swap:
         for pool, kept in one.pages.items():
             with self._beside(one, pool.device):
                 index = _index(renamed[pool], pool.device)
-                for cache, layer in zip((*pool.k, *pool.v), kept.layers, strict=True):
+                for cache, layer in zip(pool.each, kept.layers, strict=True):
                     _by_page(cache).index_copy_(0, index, layer.to(pool.device, non_blocking=True))
         back: list[_TensorMove] = []
         for move in one.moves:

@@ -8,6 +8,7 @@ from torch import Tensor
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.paged_state import CONTENTS, PagedSequence, PagedState
+from walkgraph.engine.kv.pool import slots_of
 from walkgraph.engine.kv.states import StateTable
 
 
@@ -26,8 +27,9 @@ class StateTransfer:
     def export(self, key: StateKey) -> dict[str, Tensor]:
         """Copy a state for another rank's `import_state`; empty if the state holds nothing yet.
 
-        A paged state gives `counters`, float64 `[width, 2]` (length, position), and `kv.<i>` `[2, N, length, G, D]` per
-        sequence; any other gives `tensor`.
+        A paged state gives `counters`, float64 `[width, 2]` (length, position), and per sequence `kv.<i>`
+        `[2, N, length, G, D]` and, for each output that its cache shape names, `<output>.<i>` `[length, W]`; any other
+        gives `tensor`.
         """
         with torch.inference_mode():
             found = self._exported(key)
@@ -51,6 +53,9 @@ class StateTransfer:
         if state is not None:
             counters = torch.tensor([[one.length, one.place] for one in state.sequences], dtype=torch.float64)
             kept = {f"kv.{i}": state.pool.read(one.pages, one.length) for i, one in enumerate(state.sequences)}
+            for i, one in enumerate(state.sequences) if state.pool.outputs else ():
+                slots = slots_of(one.pages, 0, one.length, state.pool.device)
+                kept |= {f"{name}.{i}": rows[slots] for name, rows in state.pool.outputs.items()}
             return {"counters": counters, **kept}
         tensor = self._states.tensors.get(key)
         return {} if tensor is None else {"tensor": tensor}
@@ -67,6 +72,9 @@ class StateTransfer:
                 sequences.append(PagedSequence(mine, length, content=next(CONTENTS)))
                 sequences[-1].move(place)
                 pool.write(mine, value[f"kv.{index}"])
+                slots = slots_of(mine, 0, length, pool.device)
+                for name, rows in pool.outputs.items():
+                    rows[slots] = value[f"{name}.{index}"].to(rows)
         except Exception:
             pool.pages.release(taken)
             raise

@@ -27,7 +27,10 @@ _LARGE, _TINY = "qwen3-omni-30b-a3b", "qwen3-omni-tiny"
 
 def _caches(folder: Path) -> Mapping[str, int]:
     config = read_omni(folder)
-    found = {"qwen3_omni.thinker": token_numbers_of(config.thinker.llm)}
+    thinker = config.thinker
+    # The row that the talker reads is kept with keys and values.
+    told = 0 if thinker.told is None else thinker.llm.width
+    found = {"qwen3_omni.thinker": token_numbers_of(thinker.llm) + told}
     if config.talker is not None:
         found["qwen3_omni.talker"] = token_numbers_of(config.talker.stack)
     return found
@@ -60,7 +63,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     _WORDS: 311_427_072,
                 },
                 caches={
-                    "qwen3_omni.thinker": token_numbers(48, 4, 128),
+                    "qwen3_omni.thinker": token_numbers(48, 4, 128) + 2048,
                     "qwen3_omni.talker": token_numbers(20, 2, 128),
                 },
                 experts={THINKER: 48 * 128 * 3 * 2048 * 768},
@@ -85,7 +88,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     _WORDS: 18_432,
                 },
                 caches={
-                    "qwen3_omni.thinker": token_numbers(5, 2, 16),
+                    "qwen3_omni.thinker": token_numbers(5, 2, 16) + 64,
                     "qwen3_omni.talker": token_numbers(2, 2, 16),
                 },
             ),

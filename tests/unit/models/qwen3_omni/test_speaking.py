@@ -338,13 +338,13 @@ def test_words_then_the_end_then_padding_are_heard(engine: Engine, monkeypatch: 
     """By the rows that the talker's layers get, without the frames."""
     rows: list[Tensor] = []
     talker = operators.Talker.load(context())
-    heard = torch.zeros(1, 2, dtype=torch.int64)
+    heard = torch.tensor([[0.0, 0.0, 1.5, 0.0]])
     for word in (*WORDS[:2], -1, -1, -1):
         rows.append(talker._said(torch.tensor([word]), heard, torch.tensor([0])))
     said = TALKER_TINY.spoken
     wanted = talker._words[torch.tensor([*WORDS[:2], said.eos, said.pad, said.pad])]
     assert torch.equal(torch.cat(rows), wanted)
-    assert heard.tolist() == [[2, 1]]
+    assert heard.tolist() == [[2, 1, 1.5, 1.5]]
 
 
 # ── the prompt ──
@@ -362,10 +362,16 @@ def test_turns_of_pieces_follow_each_other() -> None:
 def test_fractions_of_a_video_keep_all_distances() -> None:
     video = [(0, 0, 0), (1, 1, 1), (9.75, 1, 1), (10.75, 10.75, 10.75)]
     place = placed(torch.tensor([*video, (0, 0, 0)], dtype=torch.float32), 1)
-    assert place.next == 13
-    distances = place.positions - place.positions[0]
-    assert distances[:, 0].tolist() == [0, 1, 9.75, 10.75, 11.75, 12.75]
-    assert float(place.next - place.positions[-1, 0]) == 1.0
+    assert place.positions[:, 0].tolist() == [0, 1, 9.75, 10.75, 11.75, 12.75]
+    assert (place.next, place.ahead) == (13.75, 0)
+
+
+def test_frames_after_the_first_follow_the_largest_position() -> None:
+    """A film whose sound ends with its cells above it: the text behind goes on from the sound."""
+    film = [(0, 0, 0), (1, 1, 1), (2, 2, 2), (2, 30, 2), (3, 3, 3), (4, 4, 4), (5, 5, 5)]
+    place = placed(torch.tensor(film, dtype=torch.float32), 2)
+    assert place.positions[-2:, 0].tolist() == [6, 7]
+    assert (place.next, place.ahead) == (8, 30 - 8)
 
 
 PICTURE = torch.tensor([256, 259, 10, 264, *[266] * 4, 265, *b"so", 257, 10])

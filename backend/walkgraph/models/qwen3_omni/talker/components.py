@@ -57,6 +57,13 @@ COMPONENTS: tuple[Component, ...] = (
                 description="time, row and column of `ids`, each piece counted from its own start; if absent, of text",
             ),
             port(
+                "names",
+                "tensor: int[m]",
+                optional=True,
+                description="numbers that tell what the rows of `media` were computed from, as the thinker gives them; "
+                "if absent, turns with media are read anew each time",
+            ),
+            port(
                 "text",
                 "tokens: int[1]",
                 optional=True,

@@ -35,8 +35,9 @@ from walkgraph.models.qwen3_omni.talker.weights import (
 
 _CODE = Row((1,), torch.int64)
 _FLAG = Row((), torch.bool)
-_HEARD = Row((2,), torch.int64)
-"""The words of the answer so far, and 1 once it has ended."""
+_HEARD = Row((4,), torch.float32)
+"""The words of the answer so far, and 1 once it has ended; the positions that are left out behind the first frame, and
+again once they are."""
 _AFTER = 64
 """Frames that may follow the end of any answer: five seconds."""
 _DRAWN: Sampling = {
@@ -144,6 +145,8 @@ class Talker(Operator):
         for call in calls:
             for slot, row in self._tensors.items():
                 states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
+            heard = torch.tensor([0, 0, self._prompts.placed(call).ahead, 0], dtype=_HEARD.dtype)
+            states.put(call.states["heard"], self._on_device(heard))
         return [{"begin": self._begin} for _ in calls]
 
     # ── frames ──
@@ -154,12 +157,12 @@ class Talker(Operator):
         frames = torch.cat([self._begin if (one := call.inputs.get("frame")) is None else one for call in calls])
         heard, seen = (self._kept(calls, states, slot) for slot in self._tensors)
         rows = torch.arange(len(calls), device=self._device)
+        places = self._on_device(torch.tensor([states.place(call.states["kv"]) for call in calls])) + heard[:, 3]
         x = self._said(text, heard, rows) + frames
         attend = states.attend(
             [Segment(state=call.states["kv"], rows=rows[at : at + 1], mode="causal") for at, call in enumerate(calls)]
         )
-        first = torch.tensor([states.position(call.states["kv"]) for call in calls])
-        logits, hidden = self._network.read(x, self._on_device(first), attend.placed())
+        logits, hidden = self._network.read(x, places, attend.placed())
         states.commit(attend)
         made = self._answers(logits, hidden, self._sampling(calls, states), self._bounds(calls), heard, seen, rows)
         for at, call in enumerate(calls):
@@ -178,6 +181,7 @@ class Talker(Operator):
             tensors=self._tensors,
             appends={"kv": 1},
             advances={"kv": 1},
+            fractions=frozenset({"kv"}),
             invariant=True,
         )
 
@@ -188,6 +192,8 @@ class Talker(Operator):
         slot, rows, text = batch.paged["kv"], batch.rows, batch.inputs.get("text")
         text = self._none.expand(len(rows)) if text is None else text[:, 0]
         heard, seen = batch.tensors["heard"], batch.tensors["seen"]
+        places = slot.rows._replace(positions=slot.rows.positions + heard[:, 3])
+        slot = slot._replace(rows=places)
         x = self._said(text, heard, rows) + batch.inputs["frame"][:, 0]
         logits, hidden = self._network.step(x, slot)
         bounds = batch.params[_GUARD], batch.params[_LEAST], batch.iteration
@@ -197,12 +203,12 @@ class Talker(Operator):
 
     def _said(self, text: Tensor, heard: Tensor, rows: Tensor) -> Tensor:
         """Words int64 `[B]`, -1 for none -> their rows `[B, W]`; after the last one the end of the answer once, then
-        padding. Counts them in the table `heard`."""
+        padding. Counts them in the table `heard`, whose first frame this may be."""
         spoken, rows = self._config.spoken, rows.long()
         kept = heard[rows]
         silent = text < 0
         end = torch.where(kept[:, 1] > 0, spoken.pad, spoken.eos)
-        heard[rows] = torch.stack([kept[:, 0] + ~silent, kept[:, 1] | silent], 1)
+        heard[rows] = torch.stack([kept[:, 0] + ~silent, kept[:, 1].masked_fill(silent, 1), kept[:, 2], kept[:, 2]], 1)
         return self._words[torch.where(silent, end, text).clamp(max=len(self._words) - 1)]
 
     def _answers(
@@ -221,7 +227,7 @@ class Talker(Operator):
         barred = torch.where((frame < least)[:, None], self._unending, self._barred)
         token = sample(logits.masked_fill(barred, -torch.inf), sampling, seen, rows)
         count(seen, rows, token)
-        words, ended = heard[rows.long()].unbind(1)
+        words, ended = heard[rows.long(), :2].long().unbind(1)
         derailed = (allowed > 0) & (ended > 0) & (words > 0) & (frame >= allowed * words + _AFTER)
         return {
             "code": token.clamp(min=0)[:, None],

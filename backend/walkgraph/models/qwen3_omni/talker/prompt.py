@@ -2,7 +2,7 @@
 
 Only ids of the user's turns come from the thinker, and projected rows where a turn has sound or pictures. A turn's
 positions are the thinker's, moved to where the turn before ended, because what lies between the user's turns (the
-system's and earlier answers) is not read.
+system's and earlier answers) is not read. Rows that the prompt of an earlier run had are found by their names.
 
 Shape letters: M rows of the user's turns, W width.
 """
@@ -25,6 +25,8 @@ from walkgraph.models.qwen3_omni.talker.model import Talker
 
 _FROM, _TO = "@from", "@to"
 """Parameters of a call for a part of a prompt: its rows."""
+_UNKNOWN = -1
+"""The name of a row of which it isn't known what it was computed from."""
 
 
 class Prefix(NamedTuple):
@@ -46,10 +48,12 @@ class Placement(NamedTuple):
     """The positions of a prompt's rows."""
 
     positions: Tensor
-    """float32 `[M + 8, 3]`, less a fraction below 1 so that `next` is whole: only differences between positions
-    count."""
-    next: int
-    """The position of the answer's first word."""
+    """float32 `[M + 8, 3]`"""
+    next: float
+    """The position of the answer's first frame."""
+    ahead: float
+    """Positions between that one and the next, which follows the largest of all: a video with sound may have positions
+    beyond those of the text behind it."""
 
 
 def placed(positions: Tensor, extra: int) -> Placement:
@@ -62,8 +66,20 @@ def placed(positions: Tensor, extra: int) -> Placement:
         moved[at:end] += base
         base = float(moved[end - 1].max()) + 1
     behind = base + torch.arange(extra, dtype=torch.float64)[:, None].expand(-1, 3)
-    fraction = base % 1
-    return Placement((torch.cat([moved, behind]) - fraction).float(), round(base - fraction) + extra)
+    following = base + extra
+    return Placement(torch.cat([moved, behind]).float(), following, max(0.0, float(moved.max()) - following))
+
+
+class _Unread(NamedTuple):
+    """The rows of a prompt that have to be computed."""
+
+    call: Call
+    place: Placement
+    """That of the whole prompt."""
+    part: range
+    names: Sequence[int] | None
+    """As in `Segment.tokens`."""
+    span: float
 
 
 class Prompts:
@@ -89,32 +105,26 @@ class Prompts:
 
     def read(self, calls: Sequence[Call], states: States) -> None:
         """Append the prompts of calls, without the rows that others have computed."""
-        asked: list[tuple[Call, range, Sequence[int] | None]] = []
+        asked: list[_Unread] = []
         for call in calls:
-            part = self.part(call)
-            names = self.names(call, part)
-            found = 0 if names is None else states.reuse(call.states["kv"], names, answered=False)
+            part, place = self.part(call), self.placed(call)
+            # The counter moves with the last row of all, as rows of pictures share positions.
+            span = place.next if part.stop == len(place.positions) else 0.0
+            names, key = self.names(call, part), call.states["kv"]
+            found = 0 if names is None else states.reuse(key, names, answered=False, span=span)
             if found < len(part):
-                asked.append((call, part[found:], None if names is None else names[found:]))
+                asked.append(_Unread(call, place, part[found:], None if names is None else names[found:], span))
         if asked:
             self._append(asked, states)
 
-    def _append(self, asked: Sequence[tuple[Call, range, Sequence[int] | None]], states: States) -> None:
-        """Append rows of prompts, given with their names where they have any."""
+    def _append(self, asked: Sequence["_Unread"], states: States) -> None:
         rows, positions, segments = list[Tensor](), list[Tensor](), list[Segment]()
-        numbers = torch.arange(sum(len(part) for _, part, _ in asked), device=self._device)
-        for (call, part, names), mine in zip(asked, numbers.split([len(part) for _, part, _ in asked]), strict=True):
-            key, place = call.states["kv"], self.placed(call)
-            rows.append(self.rows(call)[part.start : part.stop])
-            here = place.positions[part.start : part.stop]
-            if names is None:
-                # The counter moves with the last part, as rows of pictures share positions.
-                moves = place.next if part.stop == len(place.positions) else 0
-                positions.append(here + states.position(key))
-            else:
-                moves = len(part)
-                positions.append(here - here[:1] + states.position(key))
-            segments.append(Segment(state=key, rows=mine, mode="causal", advance=moves, tokens=names))
+        numbers = torch.arange(sum(len(one.part) for one in asked), device=self._device)
+        for one, mine in zip(asked, numbers.split([len(one.part) for one in asked]), strict=True):
+            key, here = one.call.states["kv"], slice(one.part.start, one.part.stop)
+            rows.append(self.rows(one.call)[here])
+            positions.append(one.place.positions[here] + states.place(key))
+            segments.append(Segment(state=key, rows=mine, mode="causal", span=one.span, tokens=one.names))
         attend, x, at = states.attend(segments), torch.cat(rows), torch.cat(positions)
         if self._captured.read(x, at.flatten().tolist(), attend.causal()) is None:
             self._network.keep(x, self._on_device(at), attend.placed())
@@ -138,16 +148,21 @@ class Prompts:
         ]
 
     def names(self, call: Call, part: range) -> Sequence[int] | None:
-        """Numbers that determine the keys and values of these rows, with those before them; None for a prompt with
-        media, or whose ids the host doesn't have."""
+        """Numbers that determine the keys and values of these rows, with those before them; None for a prompt whose ids
+        the host doesn't have, or with media of which it isn't known what they were computed from."""
         ids, prefix = call.numbers("ids"), self.prefix(call)
-        if ids is None or not set(self._config.spoken.media).isdisjoint(ids):
+        if ids is None:
             return None
+        if not set(self._config.spoken.media).isdisjoint(ids):
+            named = call.numbers("names")
+            if named is None or len(named) != len(ids) or _UNKNOWN in named or call.inputs.get("positions") is None:
+                return None
+            ids = named
         plain = len(prefix.words) - len(prefix.codes)
         codes = (*[-1] * (len(ids) + plain), *prefix.codes)
-        return [word + (code + 1 << 32) for word, code in zip((*ids, *prefix.words), codes, strict=True)][
-            part.start : part.stop
-        ]
+        # The name of a row of media is below zero, so it is none of these.
+        words = zip((*ids, *prefix.words), codes, strict=True)
+        return [word + (code + 1 << 32) if word >= 0 else word for word, code in words][part.start : part.stop]
 
     def rows(self, call: Call) -> Tensor:
         """`[M + 8, W]`. Raises CallFailed for inputs that don't fit together."""

@@ -76,6 +76,13 @@ THINKING: tuple[Component, ...] = (
                 description="what was appended, for the talker: text, and tokens that stand for rows of media",
             ),
             port(
+                "names",
+                "tensor: int[m]",
+                optional=True,
+                description="numbers that tell what each appended row was computed from: those of text are its tokens, "
+                "those of media are negative; -1 if it isn't known",
+            ),
+            port(
                 "hidden",
                 "features: float[k, d]",
                 optional=True,

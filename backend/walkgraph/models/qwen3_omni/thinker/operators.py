@@ -3,12 +3,15 @@
 Rows of media pass the same layers as text, at positions on three axes. A text after a piece has one position a row, and
 generated tokens too, from where the piece's last rows end, which may be a fraction.
 
-The talker reads of a piece what was appended, the rows of media after some of the layers, and the positions. Of the
+The talker reads of a piece what was appended, the rows of media after some of the layers, the positions, and names of
+the rows: numbers that tell what they were computed from. The rows of media are kept with keys and values, so that a
+piece that is found has them. Of the
 answer it reads the tokens that were appended, as they come: the last one that is generated never is.
 
 Shape letters: m rows of a piece, n rows of its media, W width.
 """
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -18,7 +21,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext
-from walkgraph.abi.states import Placed, Reused, States, reused_piece
+from walkgraph.abi.states import CacheShape, Placed, Reused, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.captured_prompts import PromptAnswers, PromptForm
 from walkgraph.architectures.drawn import drawn
@@ -32,7 +35,7 @@ from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.parts import STEM, THINKER, own_name
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
-from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, ports_of, rows_of
+from walkgraph.models.qwen3_omni.thinker.pieces import is_media, names_of, piece_of, ports_of, rows_of
 from walkgraph.models.qwen3_omni.thinker.rows import (
     AXES,
     BetweenAll,
@@ -43,6 +46,7 @@ from walkgraph.models.qwen3_omni.thinker.rows import (
     packed_rows,
 )
 
+_HIDDEN = "hidden"
 _WHOLE = "@ids"
 """Under this name, the last part of a long text has the whole text."""
 
@@ -50,7 +54,7 @@ _WHOLE = "@ids"
 class Thinker(LanguageBackbone):
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
     tells_logits: ClassVar[bool] = True
-    beside: ClassVar[frozenset[str]] = frozenset({"appended", "positions"})
+    beside: ClassVar[frozenset[str]] = frozenset({"appended", "names", "positions", _HIDDEN})
     fractions: ClassVar[bool] = True
     outputs: ClassVar[Mapping[str, Row]] = {**LanguageBackbone.outputs, "said": Row((1,), torch.int64)}
 
@@ -64,12 +68,18 @@ class Thinker(LanguageBackbone):
     ) -> None:
         super().__init__(model, (config.marks.im_end,), device, dtype, capture)
         self._config = config
+        self._own = secrets.token_bytes(16)
+        """Tells the names of this operator's rows from those of others, which may have other weights."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         config = context.once(OmniConfig, lambda name, seed: omni_config(name), read_omni).thinker
         model = at_precision(thinker_model(context, config), context)
         return cls(model, config, context.device, context.dtype, context.capture)
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        outputs = () if self._config.told is None else ((_HIDDEN, self._config.llm.width),)
+        return {slot: replace(shape, outputs=outputs) for slot, shape in super().caches().items()}
 
     def fed(self, call: Call) -> tuple[str, Tensor]:
         if is_media(call):
@@ -108,11 +118,10 @@ class Thinker(LanguageBackbone):
         outputs = super().forward(calls, states)
         for call, given in zip(calls, outputs, strict=True):
             if is_media(call):
-                piece = piece_of(call, self._config)
-                given.update(appended=self._on_device(piece.ids), positions=self._on_device(piece.span.rows))
+                given.update(self._told(call, states))
             elif call.inputs.get("ids") is not None:
                 ids = call.inputs.get(_WHOLE, call.inputs["ids"])
-                given["appended"] = ids
+                given["appended"] = given["names"] = ids
                 given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
         return outputs
 
@@ -137,8 +146,9 @@ class Thinker(LanguageBackbone):
         else:
             between = BetweenLayers(media, visual, features, self._config.told)
             logits, kept = self._model.read_rows(x, positions, ends, attend.placed(), between), between.kept
+        if any(pieces) and kept is not None:
+            states.keep(attend, {_HIDDEN: kept}, media)
         states.commit(attend)
-        self._tell(unread, pieces, kept)
         return logits
 
     def _read_packed(self, rows: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
@@ -146,13 +156,19 @@ class Thinker(LanguageBackbone):
         logits = self._model.read_rows(between.first, positions, ends, to, between)
         return PromptAnswers([logits], [] if between.kept is None else [between.kept])
 
-    def _tell(self, unread: Sequence[Unread], pieces: Sequence[Piece | None], kept: Tensor | None) -> None:
-        """Put the rows of media that the talker reads."""
-        counts = [0 if piece is None else len(piece.order) for piece in pieces]
-        hidden = [None for _ in pieces] if kept is None else kept.split(counts)
-        for one, piece, mine in zip(unread, pieces, hidden, strict=True):
-            if piece is not None and mine is not None:
-                one.outputs["hidden"] = mine
+    def _told(self, call: Call, states: States) -> Outputs:
+        """What the talker reads of media that a call has appended, or found."""
+        piece, key = piece_of(call, self._config), call.states["kv"]
+        count, end, hidden = len(piece.ids), states.length(key), Outputs()
+        if self._config.told is not None and (call.read is None or _HIDDEN in call.read):
+            hidden[_HIDDEN] = states.kept(key, _HIDDEN, end - count + piece.marks, end - piece.marks)
+        names = self._on_device(names_of(count, states.named(key), self._own))
+        return {
+            **hidden,
+            "appended": self._on_device(piece.ids),
+            "names": names,
+            "positions": self._on_device(piece.span.rows),
+        }
 
 
 def thinker_model(context: LoadContext, config: ThinkerConfig) -> LanguageModel:

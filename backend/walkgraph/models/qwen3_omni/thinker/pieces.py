@@ -4,7 +4,9 @@ Shape letters: m rows of a piece, n rows of its media, W width.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +18,10 @@ from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
 
 MEDIA = ("image", "audio")
 """Ports with rows of media. Both together are a film: a video, and its sound."""
+
+
+_MOST: Final = (1 << 62) - 1
+"""The largest number of a name."""
 
 
 class Piece(NamedTuple):
@@ -73,6 +79,19 @@ def piece_of(call: Call, config: ThinkerConfig) -> Piece:
     ids = torch.tensor([marks.vision_start, *[row] * seen, marks.vision_end])
     span = positions.video(grid, 1.0 if seconds is None else seconds, per_second=config.rate)
     return Piece(ids, span, torch.arange(seen))
+
+
+def names_of(count: int, tokens: Sequence[int] | None, own: bytes) -> Tensor:
+    """int64 `[m]` on the CPU: names of the last rows of a sequence, numbers that tell what they were computed from.
+    None of them is a token; they are -1 if that isn't known. `tokens`: those of the whole sequence; `own`: tells the
+    weights that computed it from others."""
+    if tokens is None:
+        return torch.full((count,), -1)
+    made = blake2b(own + repr(tokens).encode(), digest_size=16).digest()
+    first, step = (int.from_bytes(half) >> 1 for half in (made[:8], made[8:]))
+    # Two rows tell all of the digest; the numbers stay below zero, and wrap.
+    numbers = (first + torch.arange(count) * (step | 1)) & _MOST
+    return -2 - numbers
 
 
 def media_rows(call: Call) -> Tensor:
