@@ -217,8 +217,8 @@ class CacheShape:
     head_dim: int
     dtype: torch.dtype
     outputs: tuple[tuple[str, int], ...] = ()
-    """Outputs of the operator's calls, of which a row of so many numbers is kept with keys and values (`States.keep`),
-    so that calls whose rows are found have them too."""
+    """The kept outputs: of these outputs of the operator's calls a row of so many numbers is kept with keys and values
+    (`States.keep`), so that calls whose rows are found have them too."""
 
     @property
     def numbers(self) -> int:
