@@ -114,8 +114,8 @@ class Talker(Operator):
 
     def caches(self) -> Mapping[str, CacheShape]:
         stack = self._config.stack
-        shape = {"layers": stack.layers, "kv_heads": stack.kv_heads, "head_dim": stack.head_dim}
-        return {"kv": CacheShape(**shape, dtype=self._dtype)}
+        heads, width = stack.kv_heads, stack.head_dim
+        return {"kv": CacheShape(layers=stack.layers, kv_heads=heads, head_dim=width, dtype=self._dtype)}
 
     def bucket(self, call: Call) -> Hashable:
         return _is_prompt(call)
