@@ -181,6 +181,8 @@ class LoopGraphs:
     def ready(self, runs: Sequence[LoopRun], iterations: int) -> LoopGraph:
         graph = self._graph(runs[0].forms.at(runs[0].launched), bucket(len(runs), self.sizes), iterations, runs)
         self._show(graph, runs)
+        with torch.inference_mode():
+            self.program.tables.fill_in()
         return graph
 
     def replay(self, ready: LoopGraph) -> LoopLaunch:

@@ -150,17 +150,17 @@ class LoopRun:
     """That of its run; None if its values are not played as they come."""
     follows: Callable[[], int] | None = None
     """Gives the iterations that its leader has launched; None if it follows no leader."""
+    key: LoopKey = field(init=False)
     _member: LoopMember | None = None
+
+    def __post_init__(self) -> None:
+        call = self.call
+        self.key = LoopKey(call.run, call.step, call.use, call.iteration)
 
     @property
     def order(self) -> tuple[float, int]:
         """Its place in the queue, which it gets back when it leaves its slot."""
         return self.due, self.number
-
-    @property
-    def key(self) -> LoopKey:
-        call = self.call
-        return LoopKey(call.run, call.step, call.use, call.iteration)
 
     @property
     def member(self) -> LoopMember:

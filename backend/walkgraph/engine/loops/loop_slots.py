@@ -100,6 +100,8 @@ class SlotTables:
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
         """Links as in `layers.channels`."""
         self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
+        self._coming: dict[Place, list[tuple[int, StreamItems]]] = {}
+        """Items of streams with their slots, until the next launch."""
 
     def pages_at_most(self, state: str) -> int:
         """The most pages of a sequence of this state."""
@@ -107,6 +109,8 @@ class SlotTables:
 
     def enter(self, slot: int, entry: Entry) -> None:
         """Fill a slot, in stream order: earlier launches don't see it, later ones do."""
+        # Items may be waiting for a run that had the slot before.
+        self.fill_in()
         self.pages.enter(slot, entry.paged)
         stands = [entry.paged[name] for name in self.pages.order]
         lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
@@ -131,10 +135,23 @@ class SlotTables:
         self.links[slot].copy_(listed(links, self.device), non_blocking=True)
 
     def put_items(self, slot: int, items: StreamItems) -> None:
-        """Fill in what a stream has brought, in stream order."""
-        cell = self.cells[items.place][slot]
-        values = sent(items.values.to(cell.dtype).view(-1, *cell.shape[1:]), self.device)
-        cell[items.first : items.first + len(values)].copy_(values)
+        """Note what a stream has brought, for `fill_in`."""
+        self._coming.setdefault(items.place, []).append((slot, items))
+
+    def fill_in(self) -> None:
+        """Copy the items that have come since the last launch to their slots, in stream order: those of all runs
+        together, because each copy takes the host longer than the device."""
+        for place, coming in self._coming.items():
+            cell = self.cells[place]
+            steps, shape = cell.shape[1], cell.shape[2:]
+            given = [items.values.to(cell.dtype).view(-1, *shape) for _, items in coming]
+            starts = [slot * steps + items.first for slot, items in coming]
+            rows = [row for start, one in zip(starts, given, strict=True) for row in range(start, start + len(one))]
+            if any(one.device != given[0].device for one in given):
+                given = [sent(one, self.device) for one in given]
+            at, values = sent(torch.tensor(rows), self.device), sent(torch.cat(given), self.device)
+            cell.flatten(0, 1).index_copy_(0, at, values)
+        self._coming.clear()
 
     def value(self, place: Place, slot: int) -> Tensor:
         """A copy of the last value of one of the body's `last` outputs."""
@@ -142,6 +159,7 @@ class SlotTables:
 
     def cells_of(self, slot: int) -> dict[Place, Tensor]:
         """Copies of all values that later iterations read, for the `Entry` of another slot."""
+        self.fill_in()
         return {place: cell[slot].clone() for place, cell in self.cells.items()}
 
     def tensor(self, state: str, slot: int) -> Tensor:

@@ -12,6 +12,7 @@ Shape letters: B streams, n frames of each, K codes of a frame, T places of a st
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple, cast
 
 import torch
@@ -164,7 +165,7 @@ class Code2Wav(nn.Module):
             [CausalConv(width, widths[0], _KERNEL), *blocks, Snake(widths[-1]), MonoConv(widths[-1], _KERNEL)]
         )
 
-    @property
+    @cached_property
     def state_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shapes of a stream's window and tails."""
         config = self.config

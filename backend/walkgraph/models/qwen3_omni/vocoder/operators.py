@@ -1,6 +1,7 @@
 """The vocoder's operator: each chunk of a stream of frames gives the sound that it settles."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -38,6 +39,8 @@ class Code2wav(Operator):
         self._config = model.config
         weight = model.code_embedding.weight
         self._device, self._dtype = weight.device, weight.dtype
+        self._specs = lru_cache(maxsize=64)(self._spec)
+        """They are asked for with every chunk, and take long to make."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -65,7 +68,9 @@ class Code2wav(Operator):
         """The spec of a chunk: its number of frames, and whether it begins a stream."""
         if inputs.keys() != {"codes", "start"} or not len(inputs["codes"]):
             return None
-        frames, first = len(inputs["codes"]), inputs["start"] == 0
+        return self._specs(len(inputs["codes"]), inputs["start"] == 0)
+
+    def _spec(self, frames: int, first: bool) -> StepSpec:
         shapes = self._model.state_shapes
         return StepSpec(
             inputs={"codes": Row((frames, self._config.groups), torch.int64), "start": Row((), torch.int64)},
