@@ -13,29 +13,34 @@ import pytest
 
 from tests.safety.plugin import Figure, Scale
 
+_OTHERS = dict.fromkeys(("passes", "rambling", "search", "choices", "calls"), (2, 2))
+CASES = {"shapes": (3, 2), "streams": (5, 4), **_OTHERS}
+"""Case -> its size, and how many faults are drawn at the short scale."""
+
+
+@pytest.fixture(scope="module")
+def told(request: pytest.FixtureRequest, scale: Scale, repository: Path) -> dict[str, list[dict[str, Any]]]:
+    """The lines of each case whose test is run. One process plays all of them: its imports take longer than a round."""
+    tests = [one for one in request.session.items if isinstance(one, pytest.Function) and one.module is request.module]
+    words = [f"{case}:{size}:{scale(sample, 0)}" for case, (size, sample) in CASES.items() if asked(case, tests)]
+    command, longest = [sys.executable, "-m", "tests.support.failing", *words], scale(600, 14_400) * len(words)
+    ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=longest, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {case: [line for line in lines if line["case"] == case] for case in CASES}
+
+
+def asked(case: str, tests: list[pytest.Function]) -> bool:
+    return any(one.callspec.params.get("case") == case for one in tests if hasattr(one, "callspec"))
+
 
 @pytest.mark.safety("R15")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(
-    ("case", "size", "sample"),
-    [
-        ("shapes", 3, 4),
-        ("streams", 5, 8),
-        ("passes", 2, 2),
-        ("rambling", 2, 2),
-        ("search", 2, 2),
-        ("choices", 2, 2),
-        ("calls", 2, 2),
-    ],
-)
+@pytest.mark.parametrize("case", CASES)
 def test_whatever_fails_a_request_ends_right_or_typed_and_nothing_leaks(
-    case: str, size: int, sample: int, scale: Scale, figure: Figure, repository: Path
+    case: str, told: dict[str, list[dict[str, Any]]], figure: Figure
 ) -> None:
-    words = ["-m", "tests.support.failing", case, str(size), str(scale(sample, 0))]
-    command, longest = [sys.executable, *words], scale(600, 14_400)
-    ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=longest, check=False)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    golden, *rounds = [json.loads(line) for line in ran.stdout.splitlines()]
+    golden, *rounds = told[case]
     assert golden["wrong"] == []
     assert [one for one in rounds if one["wrong"]] == []
     came = [one for one in rounds if one["failed"]]

@@ -1,8 +1,8 @@
 """Deployments in which one fault point fails, one after the other; their processes are forked.
 
-`python -m tests.support.failing shapes 3 8`: eight faults, drawn, in `shapes` with 3 steps; without the 8, all. A line
-of JSON tells what came of each. In a round a request is answered as without the fault or ends
-with a typed error; what the round ends with is answered right; then nothing is held and no file is left open.
+`python -m tests.support.failing shapes:3:8 streams:5`: eight faults, drawn, in `shapes` with 3 steps, and all faults in
+`streams` with 5 items. A line of JSON tells what came of each. In a round a request is answered as without the fault
+or ends with a typed error; what the round ends with is answered right; then nothing is held and no file is left open.
 """
 
 from __future__ import annotations
@@ -267,16 +267,17 @@ def faults_of(lines: list[str]) -> list[Fault]:
 
 
 def main(name: str, size: int, most: int = 0, only: str = "") -> None:
-    """`most`: so many faults, drawn; 0: all. `only`: those of `rank0:send`."""
+    """`most`: so many faults, drawn; 0: all. `only`: those of `rank0.send`."""
     case = CASES[name](size)
     prepare(case)
     sound = played(case, SOUND)
-    print(json.dumps({"golden": sound.first, "wrong": sound.wrong}), flush=True)
-    faults = [fault for fault in faults_of(sound.lines) if only in ("", f"{fault.process}:{fault.point}")]
+    print(json.dumps({"case": name, "golden": sound.first, "wrong": sound.wrong}), flush=True)
+    faults = [fault for fault in faults_of(sound.lines) if only in ("", f"{fault.process}.{fault.point}")]
     for fault in random.Random(most).sample(faults, min(most or len(faults), len(faults))) if most else faults:
         began = time.monotonic()
         found = played(case, fault, sound)
         told = {
+            "case": name,
             "fault": f"{fault.process}:{fault.point}:{fault.number}",
             "failed": any(line.endswith("failed") for line in found.lines),
             "end": "right" if found.first == sound.first else found.first,
@@ -287,4 +288,6 @@ def main(name: str, size: int, most: int = 0, only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:5])
+    for words in sys.argv[1:]:
+        asked, *numbers = words.split(":")
+        main(asked, *map(int, numbers[:2]), *numbers[2:])
