@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tests.browser.expecting import set_options
 from tests.browser.person import PATIENCE, Person
@@ -70,26 +70,55 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-@pytest.fixture
-def person(chromium: Browser, running: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Person]:
-    """Logged in, on an empty page that keeps still: frames of movements take a processor of their own. Screenshots
-    that a test takes lie in its temporary folder, if it doesn't run beside others or if it fails."""
+@pytest.fixture(scope="package")
+def window(chromium: Browser) -> Iterator[BrowserContext]:
+    """Shared, so that what pages load is fetched and compiled once: that is a quarter of what it takes to open one."""
     clipboard = ["clipboard-read", "clipboard-write"]
     context = chromium.new_context(viewport=WINDOW, permissions=clipboard, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def person(
+    window: BrowserContext, running: Service, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Person]:
+    """Logged in, on an empty page that keeps still: frames of movements take a processor of their own. The browser
+    knows nothing of the tests before. Screenshots that a test takes lie in its temporary folder, if it doesn't run
+    beside others or if it fails."""
     faults: list[str] = []
-    context.on("console", lambda message: faults.extend(_fault(message)))
-    context.on("weberror", lambda thrown: faults.append(f"thrown: {thrown.error}"))
-    found = Person(context.new_page(), running, tmp_path, alone=not hasattr(request.config, "workerinput"))
-    answer = context.request.get(found.address())
+    heard = {
+        "console": lambda message: faults.extend(_fault(message)),
+        "weberror": lambda thrown: faults.append(f"thrown: {thrown.error}"),
+    }
+    for event, hear in heard.items():
+        window.on(event, hear)  # type: ignore[call-overload]
+    page = window.new_page()
+    forget(page, running.told["url"])
+    found = Person(page, running, tmp_path, alone=not hasattr(request.config, "workerinput"))
+    answer = window.request.get(found.address())
     assert answer.ok, answer
     yield found
     if _failed(request):
         found.alone = True
         found.look("at_the_end")
-    context.close()
+    for open_page in window.pages:
+        open_page.close()
+    for event, hear in heard.items():
+        window.remove_listener(event, hear)
+    window.set_offline(False)
     unexpected = [fault for fault in faults if not any(word in fault for word in found.expected)]
     assert unexpected == []
+
+
+def forget(page: Page, origin: str) -> None:
+    """All that the browser keeps of this origin, but for its cache."""
+    kept = "cookies,local_storage,indexeddb,cache_storage,service_workers"
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": kept})
+    session.detach()
+    page.context.clear_cookies()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,7 @@ from tests.support.serving import Service
 
 Point = tuple[float, float]
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds until a test gives up on what is to appear: other tests, a service and a worker use the same cores."""
 
 
