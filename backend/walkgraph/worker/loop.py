@@ -84,9 +84,13 @@ class WorkerLoop:
             self.turn()
 
     def turn(self) -> None:
+        """Wait for something to do, and do it."""
+        self._wait()
+        self.act()
+
+    def act(self) -> None:
         """Read messages, perform the commands that follow, run one batch. Raises `PageFault` if the engine's page
         counts are wrong."""
-        self._wait()
         for message in self._links.from_conductor.drain():
             self._obey(message[1])
             if self.stopping:

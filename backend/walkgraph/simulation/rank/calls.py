@@ -134,7 +134,7 @@ class SimulatedCalls:
 
     @property
     def idle(self) -> bool:
-        return not (self._begun or self.in_flight.batches or len(self._schedule))
+        return not (self.in_flight.batches or self._begun or self._schedule)
 
     def _serve(self, call: Call) -> Done:
         for port, chunk in call.chunks.items():

@@ -129,6 +129,12 @@ class SimulatedCarrier:
         now = self._simulator.now
         return any(sent.there > now for sent in self._sent.values()) or bool(self._taking)
 
+    def due(self) -> float:
+        """Time at which the next copy ends; infinite if none is under way."""
+        now = self._simulator.now
+        ends = (*(sent.there for sent in self._sent.values()), *self._taking.values())
+        return min((at for at in ends if at > now), default=float("inf"))
+
     def close(self) -> None: ...
 
     def _get(self, ticket: m.Ticket) -> Any:

@@ -64,6 +64,8 @@ class SimulatedEngine:
         self.swap = SimulatedSwap(simulator, self._queue, states, self.holds)
         self._since = 0
         """Batches launched since the last launch of loops."""
+        self._loops_came = False
+        """A device loop was added; until then nothing asks for loops."""
 
     # ── in ──
 
@@ -72,6 +74,7 @@ class SimulatedEngine:
 
     def add_loop(self, call: LoopCall) -> None:
         self._simulator.counts["device loops"] += 1
+        self._loops_came = True
         self.loops.add(call)
 
     def drop(self, run: str) -> None:
@@ -93,18 +96,21 @@ class SimulatedEngine:
 
     def step(self) -> list[Event]:
         """Launches what is ready, and returns the finished work."""
+        calls, loops = self.calls, self.loops
         while True:
-            batch = self.calls.launch(running=self.loops.running, since=self._since, leaves_time=self.loops.leaves_time)
-            stepped = self.loops.launch()
+            running = self._loops_came and loops.running
+            batch = calls.launch(running=running, since=self._since, leaves_time=loops.leaves_time)
+            stepped = self._loops_came and loops.launch()
             self._since = 0 if stepped else self._since + batch
             if not (stepped or batch):
                 break
-        return [*self.calls.collect(), *self.loops.collect(wait=False), *self.swap.advance()]
+        ended = loops.collect(wait=False) if self._loops_came else ()
+        return [*calls.collect(), *ended, *self.swap.advance()]
 
     @property
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
-        return self.calls.idle and self.swap.idle and self.loops.idle
+        return self.calls.idle and self.swap.idle and not (self._loops_came and not self.loops.idle)
 
     def due(self) -> float:
         """Time at which `step` may have work to collect or launch."""

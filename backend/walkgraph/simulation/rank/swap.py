@@ -63,13 +63,16 @@ class SimulatedSwap:
 
     def advance(self) -> list[Swapped]:
         """Advances all moves; returns the runs that are out or back now."""
+        if not self._suspended:
+            return []
         events = (self._advance(run, one) for run, one in list(self._suspended.items()))
         return [event for event in events if event is not None]
 
     @property
     def idle(self) -> bool:
         """True if no move is under way or wanted."""
-        return all(one.state == "out" and not one.wanted and not one.asked for one in self._suspended.values())
+        moves = self._suspended.values()
+        return not moves or all(one.state == "out" and not one.wanted and not one.asked for one in moves)
 
     def due(self) -> list[float]:
         """Times at which moves end."""

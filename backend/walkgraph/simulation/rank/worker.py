@@ -32,8 +32,6 @@ LOAD_SECONDS = 0.3
 TURN_SECONDS = 0.0002
 UNLOADABLE = 0.1
 """Share of the later plans that a rank can't load."""
-COPYING_SECONDS = 0.0005
-"""Time between two checks of copies under way."""
 
 
 class WorkerParts(NamedTuple):
@@ -141,15 +139,14 @@ class SimulatedWorker:
             if not self._loading:
                 self._load()
             return
-        self._loop.turn()
+        self._loop.act()  # simulated time passes between turns, never within one
         if self._loop.stopping:
             self._leave(self._loop.next)
             return
         self._free = self._simulator.now + TURN_SECONDS
         if self._engine is not None and not self._engine.idle:
             self._plan_turn(self._engine.due())
-        if self._carrier.copying:
-            self._plan_turn(self._simulator.now + COPYING_SECONDS)
+        self._plan_turn(self._carrier.due())
 
     # ── start, as in `worker.serve` ──
 
