@@ -9,7 +9,13 @@ import os
 import sys
 import time
 
-from walkgraph.simulation.schedules import SimulationReport, known_scenarios, known_talkers, run_schedules
+from walkgraph.simulation.schedules import (
+    SimulationReport,
+    known_chained,
+    known_scenarios,
+    known_talkers,
+    run_schedules,
+)
 
 PROGRESS = 10_000
 """Schedules between two lines of progress."""
@@ -24,6 +30,7 @@ def main() -> int:
     logging.getLogger("walkgraph").setLevel(logging.ERROR)
     known_scenarios()  # before forking, so that the processes share them
     known_talkers()
+    known_chained()
     began, told = time.monotonic(), 0
 
     def tell(report: SimulationReport) -> None:

@@ -35,6 +35,10 @@ class AskedRun:
     """The request, or its part behind the latest approval."""
     waits: bool = False
     """It waits for a person."""
+    asked_for: int = -1
+    """Number of the latest approval."""
+    expired: bool = False
+    """An approval has expired."""
     changes: int = 0
     """The changes of the graph before it was requested."""
     changed: bool = False

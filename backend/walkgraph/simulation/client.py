@@ -53,6 +53,8 @@ CHANGING_SECONDS = 0.02
 """Time after which a run is submitted that waits for another graph."""
 
 
+OWNERS = ("", "ada", "bea")
+"""Whose runs they are."""
 OfRun = m.Accepted | m.Rejected | m.Output | m.CallTask | m.Paused | m.Resumed | m.Waits | m.Finished
 
 
@@ -106,15 +108,21 @@ class SimulatedClient:
         if self.page.drawing.changing:
             self._after(CHANGING_SECONDS, lambda: self._submit(number, request, after))
             return
-        if after is not None and after.changes != self.page.drawing.changes:
-            return  # its session ended with the former graph
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
-        request = request or chance.choice(self.page.drawing.served.requests)
+        served, session = self.page.drawing.served.requests, f"of {run}"
+        if after is not None and after.changes != self.page.drawing.changes:
+            # Its session has ended with the former graph: one of that name begins anew.
+            request = next((one for one in served if one.session), None)
+            if request is None or after.session is None:
+                return
+            self._counts["sessions begun anew under another graph"] += 1
+            session, after = after.session, None
+        request = request or chance.choice(served)
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
         asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
         asked.changes = self.page.drawing.changes
-        asked.session = f"of {run}" if request.session else None
+        asked.session = session if request.session else None
         asked.since = asked.at
         if after is not None:
             asked.session, asked.since, asked.follows = after.session, after.since, True
@@ -136,6 +144,7 @@ class SimulatedClient:
             session=asked.session,
             record=chance.random() < chances.record,
             hold=hold,
+            salt=self._simulator.apart.choice(OWNERS),
         )
         asked.submit = submit
         asked.twice = not self.crowded and chance.random() < TWICE
@@ -285,6 +294,7 @@ class SimulatedClient:
             return "done"
         fitting = {
             "cancelled": run.aborted or run.changed,
+            "expired": run.expired,
             "deadline_exceeded": run.deadline is not None and run.finished_at >= run.at + run.deadline,
             "worker_lost": any(at >= run.at for at in lost),
             "node_error": run.request.fails,

@@ -53,9 +53,13 @@ class NestChances(NamedTuple):
     deadline: float = 0.1
     kill: float = 0.1
     """A process of each deployment may be killed."""
+    fail: float = 0.05
+    """The first death of a process fails its deployment."""
+    undeploy: float = 0.15
+    """A deployment is stopped while others may call it."""
 
 
-CALM = NestChances(0.0, 0.0, 0.0)
+CALM = NestChances(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -83,6 +87,10 @@ class NestWorld:
         self._pages = {task.graph: self._chance.randint(8, 16) for task in self._tasks}
         self._runs: dict[RunId, NestedRun] = {}
         self._states: dict[str, str] = {}
+        self._failed = False
+        """A deployment has failed."""
+        self._gone: set[str] = set()
+        """Deployments that were stopped."""
         self._planned = 0
         self._deployments = self._deployed(parts)
 
@@ -95,9 +103,11 @@ class NestWorld:
             self._after(self._chance.random() * SPREAD_SECONDS, partial(self._ask, number))
         for one in deployments:
             one.processes.disturb()
+        if self._simulator.apart.random() < self._chances.undeploy:
+            self._after(self._simulator.apart.random() * 2 * SPREAD_SECONDS, self._undeploy)
         self._until(lambda: not self._planned and all(run.over for run in self._runs.values()), REST_SECONDS, "a nest")
-        self._until(lambda: all(one.at_rest for one in deployments), REST_SECONDS, "they don't come to rest")
-        if kept := [line for one in deployments for line in one.left()]:
+        self._until(lambda: all(map(_rests, deployments)), REST_SECONDS, "they don't come to rest")
+        if kept := [line for one in deployments if not one.exited for line in one.left()]:
             raise self._simulator.fail("; ".join(kept))
         ends = Counter(self._checked(run) for run in self._runs.values() if run.parent is None)
         return Outcome(ends, self._simulator.counts, self._simulator.now)
@@ -107,7 +117,7 @@ class NestWorld:
     def _deployed(self, parts: WorldParts) -> dict[str, SimulatedDeployment]:
         given = documents(self._tasks)
         known = WithTasks(catalogue(), given)
-        calm = Chances(unloadable=0.0, kill=self._chances.kill, hang=0.0, stall=0.0, fail=0.0)
+        calm = Chances(unloadable=0.0, kill=self._chances.kill, hang=0.0, stall=0.0, fail=self._chances.fail)
         made: dict[str, SimulatedDeployment] = {}
         for name, document in given.items():
             if problems := check(document, known).errors:
@@ -127,7 +137,15 @@ class NestWorld:
         return Placement(name="simulated", groups=groups, ranks=devices)
 
     def _limits(self, fragile: bool) -> Limits:
-        return replace(LIMITS, running=self._chance.choice((1, 1, 2, 4, 256)))
+        limits = replace(LIMITS, restarts=0) if fragile else LIMITS
+        return replace(limits, running=self._chance.choice((1, 1, 2, 4, 256)))
+
+    def _undeploy(self) -> None:
+        """Stops a deployment. The service refuses calls of its tasks from now on."""
+        name = self._simulator.apart.choice(sorted(self._deployments))
+        self._simulator.counts["deployments lost while others may call them"] += 1
+        self._gone.add(name)
+        self._deployments[name].send(m.Stop())
 
     # ── clients ──
 
@@ -170,12 +188,17 @@ class NestWorld:
         self._to(run, submit)
 
     def _to(self, run: NestedRun, message: m.ToConductor) -> None:
+        if isinstance(message, m.Submit) and self._tasks[run.number].graph in self._gone:
+            refused = ErrorInfo(code="not_found", message="its deployment was stopped")
+            self._after(self._chance.random() * SERVICE_SECONDS, lambda: self._end(run, refused))
+            return
         deployment = self._deployments[self._tasks[run.number].graph]
         self._after(self._chance.random() * SERVICE_SECONDS, lambda: deployment.send(message))
 
     def _take(self, deployment: str, message: m.FromConductor) -> None:
         if isinstance(message, m.Status):
             self._states[deployment] = message.state
+            self._failed = self._failed or message.state == "failed"
             return
         if isinstance(message, m.Answered):
             return
@@ -262,6 +285,9 @@ class NestWorld:
                 raise self._simulator.fail(f"it gives {given}, and should give {right}", run.id)
             return "done"
         fitting = {
+            "shutting_down": bool(self._gone),
+            "not_found": bool(self._gone),
+            "refused": self._failed or "refused" in right.errors,
             "cancelled": run.aborted,
             "deadline_exceeded": run.submit.deadline is not None,
             "worker_lost": any(one.processes.lost for one in self._deployments.values()),
@@ -270,6 +296,10 @@ class NestWorld:
             message = f"it ends with `{run.error.code}`, which nothing led to: {run.error.message}"
             raise self._simulator.fail(message, run.id)
         return run.error.code
+
+
+def _rests(deployment: SimulatedDeployment) -> bool:
+    return deployment.exited or deployment.at_rest
 
 
 def tasks_of(seed: int) -> list[NestedTask]:

@@ -17,8 +17,12 @@ PATIENCE_SECONDS = 0.3
 """Longest time until a run that waits or is paused goes on."""
 
 
+EXPIRES = 0.15
+"""Share of approvals that expire; half of these are answered afterwards."""
+
+
 class SimulatedPerson:
-    """Answers the approvals of runs, after a while."""
+    """Answers the approvals of runs, after a while, or lets them expire."""
 
     def __init__(
         self,
@@ -30,6 +34,8 @@ class SimulatedPerson:
         """`after` plans an act in so many seconds."""
         self._runs, self._send, self._after = runs, send, after
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
+        self.waits: Callable[[], None] = _nothing
+        """Called when a run begins to wait."""
         self._parts: dict[str, AskedRun] = {}
         """Parts of runs behind approvals."""
 
@@ -48,8 +54,20 @@ class SimulatedPerson:
         if approval.number >= len(wanted) or shown != wanted[approval.number]:
             raise self._simulator.fail(f"approval {approval.number} shows {shown}, by the book {wanted}", run.id)
         self._counts["waits for a person"] += 1
-        run.waits, run.paused = True, None
-        self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._answer(run, message))
+        run.waits, run.asked_for, run.paused = True, approval.number, None
+        self.waits()
+        answers = self._chance.random() * PATIENCE_SECONDS
+        self._after(answers, lambda: self._answer(run, message))
+        if self._simulator.apart.random() < EXPIRES:
+            expires = 2 * answers * self._simulator.apart.random()
+            self._after(expires, lambda: self._expire(run, message.approval.number))
+
+    def _expire(self, run: AskedRun, number: int) -> None:
+        """Ends a run that nobody has let go on in time."""
+        if run.waits and run.asked_for == number:
+            self._counts["approvals that expire"] += 1
+            run.expired = True
+            self.end(run, ErrorInfo(code="expired", message="nobody has approved the run in time"))
 
     def _answer(self, run: AskedRun, message: m.Waits) -> None:
         """Lets a run that waits go on, under another name, or ends it."""
@@ -71,6 +89,9 @@ class SimulatedPerson:
     def end(self, run: AskedRun, error: ErrorInfo | None) -> None:
         run.waits, run.finished_at = False, self._simulator.now
         run.finished = m.Finished(run=run.id, error=error)
+
+
+def _nothing() -> None: ...
 
 
 def ended_by_a_change() -> ErrorInfo:

@@ -14,6 +14,7 @@ from walkgraph.simulation.page import DIED_SECONDS, Page
 from walkgraph.simulation.rank.carrier import Arenas
 from walkgraph.simulation.rank.device import SimulatedDevice, SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.kept import SimulatedMemo
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
 from walkgraph.simulation.scenarios import Scenario
@@ -28,6 +29,8 @@ from walkgraph.worker.plan_variants import Variants
 
 STALL_SECONDS = 0.8
 """Longest stop of a process that goes on afterwards; the conductor must not take it for dead."""
+FUSED = 0.8
+"""Share of the other worlds in which chains of small nodes are one call."""
 CRASHES = 0.3
 """Share of deaths that the process reports before it ends."""
 
@@ -67,6 +70,8 @@ class SimulatedProcesses:
         self._simulator, self._scenario, self._chances, self._parts = simulator, scenario, chances, parts
         self._of_plan = {one.plan.digest: one for one in (scenario, *page.others)}
         self._keeps = page.keeps
+        # What is drawn is watched, and its nodes are kept one by one: as in `worker.serve`, no chain is one call.
+        self._fused = not (page.keeps or page.others) and simulator.apart.random() < FUSED
         self._heard, self._died = heard, died
         self._chance, self._counts = simulator.chance, simulator.counts
         self.network = parts.network(simulator)
@@ -106,12 +111,15 @@ class SimulatedProcesses:
         self.workers[rank].ended = lambda code: self.end(here, code)
 
     def _core(self, plan: Plan, rank: Rank) -> CoreLike:
-        return self._parts.core(plan, rank, self._of_plan[plan.digest].variants[rank])
+        scenario = self._of_plan[plan.digest]
+        variants = scenario.fused_variants if self._fused else scenario.variants
+        return self._parts.core(plan, rank, variants[rank])
 
-    def _engine(self, plan: Plan, queue: SimulatedQueue) -> SimulatedEngine:
+    def _engine(self, plan: Plan, queue: SimulatedQueue, memo: SimulatedMemo) -> SimulatedEngine:
         scenario, parts = self._of_plan[plan.digest], self._parts
         states = parts.states(self._simulator, scenario.paged, scenario.pages)
-        return parts.engine(self._simulator, queue, scenario.functions, states, parts.device, keeps=self._keeps)
+        kept = memo if self._keeps else None
+        return parts.engine(self._simulator, queue, scenario.functions, states, parts.device, plan=plan, memo=kept)
 
     def _emitter(self, rank: Rank) -> Emitter:
         return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()
@@ -134,7 +142,7 @@ class SimulatedProcesses:
         chance = self._chance
         if self.fragile or chance.random() < self._chances.kill:
             for _ in range(chance.choice((1, 1, 2))):
-                self._simulator.after(chance.random() * 0.6, self._kill_one)
+                self._simulator.after(chance.random() * 0.6, self.kill_one)
         if chance.random() < self._chances.hang:
             self._simulator.after(chance.random() * 0.6, self._hang_one)
         if chance.random() < self._chances.stall:
@@ -144,7 +152,7 @@ class SimulatedProcesses:
         running = [rank for rank in sorted(self.workers) if not self.workers[rank].stopped]
         return self.workers[self._chance.choice(running)] if running else None
 
-    def _kill_one(self) -> None:
+    def kill_one(self) -> None:
         worker = self._any_worker()
         if worker is not None:
             self.lost.append(self._simulator.now)

@@ -84,6 +84,11 @@ class Scenario:
         return {rank.rank: Variants(self.plan, rank.rank) for rank in self.plan.ranks}
 
     @cached_property
+    def fused_variants(self) -> Mapping[Rank, Variants]:
+        """Those in which chains of small nodes are one call."""
+        return {rank.rank: Variants(self.plan, rank.rank, fused=True) for rank in self.plan.ranks}
+
+    @cached_property
     def itineraries(self) -> ItineraryCache:
         """Made once too: what it keeps depends on nothing but the graph, the plan and what is requested."""
         return ItineraryCache(self.graph, self.plan)
@@ -91,6 +96,11 @@ class Scenario:
     @cached_property
     def document(self) -> dict[str, Any]:
         return codec.dump(self.graph)
+
+    @property
+    def converses(self) -> bool:
+        """Its requests may be sent in sessions."""
+        return any(one.session for one in self.requests)
 
     @property
     def paged(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from walkgraph.placement.succession import same_processes
+from walkgraph.simulation.chained import chained
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
@@ -31,6 +32,14 @@ MOVING, MOVES = 0.1, 8
 """Share of the worlds in which runs are moved in the queue, and how often."""
 TALKING = 0.15
 """Share of the worlds in which one partition speaks what another one thinks."""
+SESSIONS = 0.04
+"""Share of the worlds with sessions, besides those that are drawn as any other."""
+EDITING = 0.3
+"""Share of the worlds with chains in which the nodes of a chain are edited, while outputs of calls are kept."""
+CHAINING = 0.08
+"""Share of the worlds with chains of small nodes."""
+CONVERSING = 0.5
+"""Share of the worlds with sessions in which graphs change among those with sessions."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG = 100_000
@@ -47,9 +56,18 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     # Drawn apart: the other seeds keep the worlds that they had before there were talkers.
     apart = random.Random(f"talking {seed}")  # noqa: S311 - no secret
     scenario = apart.choice(known_talkers()) if apart.random() < TALKING else scenario
+    chaining = random.Random(f"chaining {seed}")  # noqa: S311 - no secret
+    chains = chaining.random() < CHAINING
+    scenario = chaining.choice(known_chained()) if chains else scenario
+    scenario = chaining.choice(known_sessions()) if not chains and chaining.random() < SESSIONS else scenario
     others = [chance.choice(known) for _ in range(OTHERS)] if chance.random() < CHANGING else []
     fitting = tuple(other for other in others if same_processes(scenario.plan, other.plan))
     moves, keeps = MOVES if chance.random() < MOVING else 0, chance.random() < KEEPING
+    if scenario.converses and chaining.random() < CONVERSING:
+        fitting = tuple(one for one in known if one.converses and same_processes(scenario.plan, one.plan))
+    if chains and chaining.random() < EDITING:
+        fitting = tuple(one for one in known_chained() if same_processes(scenario.plan, one.plan))
+        keeps = True
     own = Page(fitting, keeps, moves)
     page = own if page is None else page
     mood = mood._replace(most_runs=CROWDED.most_runs) if page.moves else mood
@@ -109,6 +127,16 @@ def known_scenarios() -> Sequence[Scenario]:
 @cache
 def known_talkers() -> Sequence[Scenario]:
     return talkers()
+
+
+@cache
+def known_sessions() -> Sequence[Scenario]:
+    return [one for one in known_scenarios() if one.converses]
+
+
+@cache
+def known_chained() -> Sequence[Scenario]:
+    return chained()
 
 
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:

@@ -16,6 +16,7 @@ from walkgraph.simulation.asked_run import AskedRun
 from walkgraph.simulation.client import Chances, SimulatedClient
 from walkgraph.simulation.deployment import SimulatedDeployment
 from walkgraph.simulation.page import DIED_SECONDS, NO_PAGE, Page
+from walkgraph.simulation.person import PATIENCE_SECONDS
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
@@ -29,6 +30,8 @@ REST_SECONDS = 60.0
 """Time within which a world must come to rest."""
 LATE_SECONDS = 0.05
 """Time after a run's deadline within which its end must have begun."""
+LOST_WAITING = 0.08
+"""Share of waits for a person during which a rank is lost."""
 MANY, CROWDED = 6, 0.5
 """In this share of the worlds with more than `MANY` runs, only few may run or wait at a time."""
 
@@ -63,6 +66,7 @@ class World:
             self._simulator, scenario, self._chances, parts, self._limits, self._told, page
         )
         self._deployment.processes.lost = lost
+        self.client.person.waits = self._waits
         self._conductor = self._deployment.conductor
 
     def run(self) -> Outcome:
@@ -116,6 +120,13 @@ class World:
                 self._simulator.after(deadline + LATE_SECONDS, lambda: self._check_deadline(run))
             case _:
                 pass
+
+    def _waits(self) -> None:
+        """A run begins to wait for a person: ranks may be lost meanwhile."""
+        apart = self._simulator.apart
+        if self._chances.kill and apart.random() < LOST_WAITING:
+            self._counts["ranks lost while a run waits for a person"] += 1
+            self._simulator.after(apart.random() * PATIENCE_SECONDS, self._deployment.processes.kill_one)
 
     # ── checks ──
 

@@ -17,14 +17,17 @@ from walkgraph.conductor.ranks import LoadOrders
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.records import RunTable
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp
+from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain, _ChainProgress
+from walkgraph.engine.calls.memo import KeptCalls
+from walkgraph.engine.calls.schedule import Schedule
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
-from walkgraph.simulation.rank import calls
 from walkgraph.simulation.rank.device import SimulatedDevice
 from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.kept import SimulatedKeptCalls
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
@@ -190,6 +193,32 @@ class SaysSentAtOnce(Core):
         return commands
 
 
+class BeginsAnew(Conductor):
+    """What follows an approval begins the run anew."""
+
+    def handle_all(self, events: Iterable[Heard], now: float) -> list[Ordered]:
+        return super().handle_all([self._first(event) for event in events], now)
+
+    @staticmethod
+    def _first(event: Heard) -> Heard:
+        if isinstance(event, FromService) and isinstance(event.message, m.Submit):
+            return FromService(replace(event.message, resumed=None))
+        return event
+
+
+class OutlivesGraphs(StateStore):
+    """A session keeps its states when the graph changes."""
+
+    def __init__(self, simulator: Any, paged: tuple[str, ...], pages: int) -> None:
+        super().__init__(simulator, paged, pages)
+        former = getattr(simulator, "former_states", None)
+        if former is not None:
+            of_sessions = [key for key in former._here if key.run.startswith("session:")]
+            for key in of_sessions:
+                self.write(key, former._here[key])
+        simulator.former_states = self
+
+
 class WithoutDeadlines(Conductor):
     """It never looks at the time of a run."""
 
@@ -283,6 +312,51 @@ def _told_and_not_made(self: RunTable, asked: m.AskQueue) -> m.QueueTold:
     return m.QueueTold(number=asked.number, runs=runs, moved=asked.move is not None)
 
 
+def _of_nobody(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls are kept without their owners."""
+
+    def key(self: KeptCalls, loaded: Any, call: Call) -> bytes | None:
+        self._owner = lambda run: ""
+        return whole(self, loaded, call)
+
+    return key
+
+
+def _of_any_node(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls are kept without what computes them."""
+    return lambda self, loaded, call: whole(self, loaded._replace(content=""), call)
+
+
+def _by_name(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls are kept under the name of their node, whatever it was before the graph changed."""
+
+    def begin(self: SimulatedKeptCalls, *given: Any) -> None:
+        whole(self, *given)
+        self._contents = {name: name for name in self._contents}
+
+    return begin
+
+
+def _exchanged(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Chains that are made together give each other's values."""
+
+    def run(self: ChainRunner, chains: Sequence[Call], *, timed: bool) -> LaunchedChain:
+        made = whole(self, chains, timed=timed)
+        return LaunchedChain([*reversed(made.results())], made.forwarded)
+
+    return run
+
+
+def _goes_on(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A chain whose call has failed gives what the call before gave."""
+
+    def result(self: _ChainProgress) -> Any:
+        self.error = None
+        return whole(self)
+
+    return result
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -297,6 +371,8 @@ class Fault(NamedTuple):
     """Outputs of calls are kept."""
     moves: int = 0
     """Moves in the queue."""
+    among: tuple[str, ...] = ()
+    """The graphs that are drawn are of scenarios with one of these in their names."""
 
 
 OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
@@ -370,11 +446,33 @@ FAULTS = {
     "a move that is told and not made": Fault(
         "task", "by the book", patches=[Patch(RunTable, "tell_queue", _told_and_not_made)], chances=CROWD, moves=8
     ),
-    "a kept call that is one of another iteration": Fault(
-        "walk",
-        "by the book",
-        patches=[Patch(calls, "_content", lambda call: repr((call.node, len(call.inputs))))],
+    "a kept call that is one of another node": Fault(
+        "walk", "by the book", patches=[Patch(KeptCalls, "_key", _of_any_node(KeptCalls._key))], keeps=True
+    ),
+    "a kept call of another owner": Fault(
+        "walk", "is kept for", patches=[Patch(KeptCalls, "_key", _of_nobody(KeptCalls._key))], chances=CROWD, keeps=True
+    ),
+    "a kept call of a node before it was edited": Fault(
+        "chained",
+        "",
+        patches=[Patch(SimulatedKeptCalls, "__init__", _by_name(SimulatedKeptCalls.__init__))],
+        chances=CROWD,
+        draws=True,
         keeps=True,
+        among=("chained",),
+    ),
+    "a call that waits for one that is over": Fault(
+        "walk", "", patches=[Patch(Schedule, "settle", lambda self, call, failed: None)], chances=CROWD, keeps=True
+    ),
+    "a chain that gives another run's values": Fault(
+        "chained", "by the book", patches=[Patch(ChainRunner, "run", _exchanged(ChainRunner.run))], chances=CROWD
+    ),
+    "a chain that goes on after a failed call": Fault(
+        "chained", "", patches=[Patch(_ChainProgress, "result", _goes_on(_ChainProgress.result))]
+    ),
+    "a run that begins anew behind an approval": Fault("asking", "", WorldParts(conductor=BeginsAnew)),
+    "a session that outlives its graph": Fault(
+        "states", "", WorldParts(states=OutlivesGraphs), chances=CROWD, draws=True, among=("states", "passes")
     ),
     "kept outputs of a suspended run that are lost": Fault(
         "states", "", patches=[Patch(Suspension, "end", _forget_events)], chances=CROWD, keeps=True

@@ -13,13 +13,16 @@ import pytest
 
 from walkgraph.conductor.runs import admission
 from walkgraph.conductor.runs.page_budget import Demand
+from walkgraph.conductor.runs.passed_calls import PassedCalls
 from walkgraph.conductor.runs.priority import Holder, to_suspend
 from walkgraph.conductor.runs.records import RunTable
 from walkgraph.graph.checks.called import MOST_DEEP
-from walkgraph.simulation.nests import CALM, NestWorld
+from walkgraph.simulation.nests import CALM, NestChances, NestWorld
 from walkgraph.simulation.reference.task_nests import random_tasks, wanted
 from walkgraph.simulation.simulator import Violation
 
+MANY = 50
+"""Worlds among which a deployment is lost at every moment that its callers can notice."""
 SEEDS = 40
 """In which a fault must be found."""
 
@@ -34,6 +37,9 @@ def test_every_nest_ends_right_and_frees_all(request: pytest.FixtureRequest) -> 
     assert {"done", "refused", "node_error"} <= ends.keys()
     assert ends["done"] > ends.total() / 3
     assert counts["runs suspended"]
+    if worlds >= MANY:
+        assert {"not_found", "shutting_down"} <= ends.keys()
+        assert counts["deployments lost while others may call them"]
     assert all(counts[f"runs {depth} deep"] for depth in range(1, MOST_DEEP + 1))
 
 
@@ -57,9 +63,20 @@ def test_a_world_finds_nests_that_block_themselves(
         run_all(SEEDS)
 
 
-def run_all(seeds: int) -> None:
+def only_values(whole: Callable[..., object]) -> Callable[..., object]:
+    """Calls that fail are not answered."""
+    return lambda self, answer, now: [] if answer.error is not None else whole(self, answer, now)
+
+
+def test_a_world_finds_a_call_that_nobody_answers_once_its_deployment_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PassedCalls, "answer", only_values(PassedCalls.answer))
+    with pytest.raises(Violation, match="a nest does not end"):
+        run_all(SEEDS, CALM._replace(undeploy=1.0))
+
+
+def run_all(seeds: int, chances: NestChances = CALM) -> None:
     for seed in range(seeds):
-        NestWorld(seed, chances=CALM).run()
+        NestWorld(seed, chances=chances).run()
 
 
 def test_a_seed_makes_the_same_world_every_time() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.placement.succession import same_processes
+from walkgraph.simulation.chained import chained
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
@@ -19,12 +20,14 @@ SEEDS = 200
 
 @cache
 def known() -> tuple[Scenario, ...]:
-    return (*scenarios(), *talkers())
+    return (*scenarios(), *talkers(), *chained())
 
 
-def others(scenario: Scenario) -> tuple[Scenario, ...]:
-    """Some that its processes can serve."""
-    return tuple(one for one in known()[::11] if one is not scenario and same_processes(scenario.plan, one.plan))
+def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:
+    """Some that its processes can serve. `among`: those with one of these in their names, itself among them."""
+    some = [one for one in known() if any(name in one.name for name in among)]
+    some = some or [one for one in known()[::11] if one is not scenario]
+    return tuple(one for one in some if same_processes(scenario.plan, one.plan))
 
 
 def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:
@@ -33,7 +36,8 @@ def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | No
     for seed in seeds:
         try:
             scenario = those[seed % len(those)]
-            page = Page(others(scenario) if fault.draws else (), fault.keeps, fault.moves)
+            drawn = others(scenario, fault.among)
+            page = Page(drawn if fault.draws else (), fault.keeps, fault.moves)
             World(scenario, seed, chances=fault.chances, parts=parts, page=page).run()
         except Violation as violation:
             return seed, str(violation)

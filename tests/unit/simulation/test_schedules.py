@@ -14,8 +14,10 @@ from walkgraph.simulation.world import Outcome
 ENDS = {"done", "cancelled", "deadline_exceeded", "node_error", "not_found", "worker_lost"}
 HAPPENED = {
     "aborts",
+    "approvals that expire",
     "batches of several calls",
     "breakpoints",
+    "chains",
     "changes of the graph",
     "changes of the graph taken back",
     "closing chunks",
@@ -26,6 +28,7 @@ HAPPENED = {
     "full sockets",
     "iterations asked",
     "kept calls",
+    "kept calls evicted",
     "late messages",
     "messages",
     "packets of telemetry",
@@ -36,11 +39,13 @@ HAPPENED = {
     "processes killed",
     "processes stalled",
     "processes started",
+    "ranks lost while a run waits for a person",
     "resumes asked",
     "runs held at their start",
     "runs moved in the queue",
     "runs in sessions",
     "runs suspended",
+    "sessions begun anew under another graph",
     "steps asked",
     "stops at a breakpoint",
     "taps",
@@ -48,7 +53,7 @@ HAPPENED = {
 }
 
 
-RARE = {"runs suspended"}
+RARE = {"runs suspended", "sessions begun anew under another graph"}
 MANY = 500
 """Schedules among which everything that may happen does, but for what is rare."""
 MANY_MORE = 5_000

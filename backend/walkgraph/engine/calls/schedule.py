@@ -95,6 +95,11 @@ class Schedule:
         """The number of calls that may be served; those of held runs don't count."""
         return sum(map(len, self._queues.values()))
 
+    @property
+    def leads(self) -> int:
+        """The number of calls under way for which others that are alike may wait."""
+        return len(self._leads)
+
     def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None) -> None:
         self._arrivals += 1
         # Somebody listens to what is played as it comes, so it goes before work of the same level.

@@ -1,15 +1,18 @@
 """Calls of a simulated rank outside device loops: the real schedule and batches, computed in simulated time."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from walkgraph.abi.calls import Call, ChunkInfo, Outputs
+from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.inflight import Result
 from walkgraph.engine.calls.schedule import MIX, Schedule
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import ErrorInfo
+from walkgraph.simulation.rank.chains import chain_runner
 from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue
+from walkgraph.simulation.rank.kept import SimulatedKeptCalls
 from walkgraph.simulation.simulator import Simulator
 
 CALL_SECONDS = 0.002
@@ -65,26 +68,28 @@ class SimulatedCalls:
         functions: Mapping[str, Serve],
         playbacks: Playbacks,
         *,
-        keeps: bool = False,
+        kept: SimulatedKeptCalls | None = None,
     ) -> None:
+        """`kept`: finds calls that were made before; None where none are kept."""
         self.in_flight = CallBatches()
         self.chunks: dict[str, dict[ReadPort, list[ChunkInfo]]] = {}
         """Stream chunks that uses have read: by run, then by port."""
         self._simulator, self._queue, self._functions = simulator, queue, functions
         self._playbacks = playbacks
-        self._schedule = Schedule()
+        self._schedule, self._kept = Schedule(), kept
+        self._chains = chain_runner(functions, self._made, lambda: simulator.now)
         self._begun: list[Begun | Done] = []
         """Events that wait for no batch."""
-        self._memo: dict[str, Outputs] | None = {} if keeps else None
-        """Outputs of calls that were made before; None where none are kept."""
 
     def add(self, call: Call) -> None:
-        kept = self._memo.get(_content(call)) if self._memo is not None and not (call.states or call.chunks) else None
-        if kept is not None:
-            self._simulator.counts["kept calls"] += 1
-            self._begun.append(Done(call, kept, None, 0.0, 0.0, 1, kept=True))
+        found = None if self._kept is None else self._kept.find(call)
+        if found is not None:
+            self._begun.append(Done(call, found, None, 0.0, 0.0, 1, kept=True))
             return
-        self._schedule.add(call, CallKey(call.node, call.timed is not None), 1)
+        name = f"chain of {call.walk} {call.use}" if call.links else call.node
+        # What reads the same picture or prompt waits for the first that does.
+        alike = (call.node, repr(call.inputs)) if self._kept is not None else None
+        self._schedule.add(call, CallKey(name, call.timed is not None), 1, alike)
 
     def hold(self, run: str) -> None:
         self._schedule.hold(run)
@@ -108,7 +113,7 @@ class SimulatedCalls:
         batch = self._schedule.next(MIX.rows(running), fits=lambda key: key.plays or not held)
         if batch is None:
             return False
-        done = tuple(map(self._serve, batch.calls))
+        done = self._served(batch.calls)
         if len(done) > 1:
             self._simulator.counts["batches of several calls"] += 1
         batches.append(CallBatch(self._queue.launch(CALL_SECONDS), done))
@@ -123,6 +128,9 @@ class SimulatedCalls:
         while batches and batches[0].mark.query():
             done = batches.popleft().done
             for one in done:
+                self._schedule.settle(one.call, failed=one.error is not None)
+                if self._kept is not None and one.outputs is not None:
+                    self._kept.note(one.call, one.outputs)
                 if (timed := one.call.timed) is not None and timed.plays and one.error is None:
                     self._playbacks.left(one.call.run, timed.seconds)
             events += done
@@ -133,8 +141,23 @@ class SimulatedCalls:
         return len(self._schedule)
 
     @property
+    def leads(self) -> int:
+        """Calls under way for which others that are alike may wait."""
+        return self._schedule.leads
+
+    @property
     def idle(self) -> bool:
         return not (self.in_flight.batches or self._begun or self._schedule)
+
+    def _served(self, calls: Sequence[Call]) -> tuple[Done, ...]:
+        if not calls[0].links:
+            return tuple(map(self._serve, calls))
+        self._simulator.counts["chains"] += len(calls)
+        results = self._chains.run(calls, timed=False).results()
+        return tuple(
+            Done(call, one.outputs, one.error, one.busy, 0.0, one.batch, links=one.links)
+            for call, one in zip(calls, results, strict=True)
+        )
 
     def _serve(self, call: Call) -> Done:
         for port, chunk in call.chunks.items():
@@ -143,15 +166,11 @@ class SimulatedCalls:
             )
             if chunk.closing:
                 self._simulator.counts["closing chunks"] += 1
+        made = self._made(call)
+        return Done(call, made.outputs, made.error, 0.0, 0.0, 1)
+
+    def _made(self, call: Call) -> Result:
         try:
-            outputs = self._functions[call.node](call)
-            if self._memo is not None and not (call.states or call.chunks):
-                self._memo[_content(call)] = outputs
-            return Done(call, outputs, None, 0.0, 0.0, 1)
+            return Result(self._functions[call.node](call), None, 0.0, 1)
         except ValueError as error:
-            return Done(call, None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 0.0, 1)
-
-
-def _content(call: Call) -> str:
-    """The values that a call's outputs follow from. Simulated nodes read the indices of loops too."""
-    return repr((call.node, sorted(call.inputs.items()), sorted(call.params.items()), call.iteration))
+            return Result(None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 1)

@@ -14,8 +14,10 @@ from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.placement.tables import Plan
 from walkgraph.simulation.rank.calls import CALL_SECONDS, SimulatedCalls
 from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.kept import SimulatedKeptCalls, SimulatedMemo
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.swap import SimulatedSwap
 from walkgraph.simulation.simulator import Simulator
@@ -26,9 +28,16 @@ Event = Begun | Done | Items | LoopDone | Stepped | Swapped
 
 
 class SimulatedLimits:
-    """Token limits: a `StateStore` has none."""
+    """Owners of runs. A `StateStore` has no limits on tokens."""
 
-    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None: ...
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+
+    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
+        self._owners[run] = salt
+
+    def owner(self, run: str) -> str:
+        return self._owners[run]
 
 
 class SimulatedEngine:
@@ -42,9 +51,10 @@ class SimulatedEngine:
         states: StateStore,
         device: type[SimulatedDevice] = SimulatedDevice,
         *,
-        keeps: bool = False,
+        plan: Plan | None = None,
+        memo: SimulatedMemo | None = None,
     ) -> None:
-        """`keeps`: a call that was made before gives the same outputs at once."""
+        """`memo`: what its process keeps of calls, with the plan whose calls it finds; None if it keeps none."""
         self._simulator = simulator
         self._queue = queue
         self._watch = StepWatch()
@@ -52,7 +62,10 @@ class SimulatedEngine:
         self.states = self.transfers = self.pools = states
         self.limits = SimulatedLimits()
         playbacks = Playbacks(lambda: simulator.now)
-        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, keeps=keeps)
+        kept = None
+        if memo is not None and plan is not None:
+            kept = SimulatedKeptCalls(simulator, memo, plan, self.limits.owner)
+        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, kept=kept)
         self.loops = LoopScheduler(
             device(simulator, self._queue, served, states),
             playbacks,
@@ -142,6 +155,8 @@ class SimulatedEngine:
             yield "playbacks of runs that are over"
         if self.calls.waiting:
             yield f"{self.calls.waiting} calls that wait"
+        if self.calls.leads and not self.calls.in_flight.batches:
+            yield f"{self.calls.leads} calls that others wait for"
         yield from (f"run {run} suspended" for run in self.swap.runs)
         yield from (f"the loops of run {run} held" for run in self.holds.held)
         if self.loops.admission.waiting:

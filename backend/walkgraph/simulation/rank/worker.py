@@ -16,6 +16,7 @@ from walkgraph.simulation.rank.carrier import Arenas, SimulatedCarrier
 from walkgraph.simulation.rank.checked_core import CheckedCore
 from walkgraph.simulation.rank.device import SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.kept import SimulatedMemo
 from walkgraph.simulation.rank.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
 from walkgraph.simulation.rank.states import PAGE_TOKENS
 from walkgraph.simulation.simulator import Simulator
@@ -38,7 +39,7 @@ class WorkerParts(NamedTuple):
     """Factories of a worker's parts, called for each plan that it loads."""
 
     core: Callable[[Plan, Rank], CoreLike]
-    engine: Callable[[Plan, SimulatedQueue], SimulatedEngine]
+    engine: Callable[[Plan, SimulatedQueue, SimulatedMemo], SimulatedEngine]
     links: type[Links]
     loop: type[WorkerLoop]
     emitter: Callable[[], Emitter]
@@ -70,7 +71,7 @@ class SimulatedWorker:
         self._carrier = SimulatedCarrier(simulator, here, arenas)
         self._links = self._connected(parts.links, SimulatedContext(simulator, send, self._wake))
         # It stays while plans change, and goes on with what the former one has launched.
-        self._device = SimulatedQueue(simulator)
+        self._device, self._memo = SimulatedQueue(simulator), SimulatedMemo(simulator)
         self._engine: SimulatedEngine | None = None
         self._core: CheckedCore | None = None
         self._loop: WorkerLoop | None = None
@@ -218,7 +219,7 @@ class SimulatedWorker:
             self._loading, self._before = False, "failed"
             self._wake()
             return
-        core, engine = self._parts.core(order.plan, self.rank), self._parts.engine(order.plan, self._device)
+        core, engine = self._parts.core(order.plan, self.rank), self._parts.engine(order.plan, self._device, self._memo)
         self._engine, self._before = engine, "loaded"
         self._core = CheckedCore(self._simulator, self.rank, order.plan, core, engine.calls)
         emitter, clock = self._parts.emitter(), lambda: self._simulator.now
