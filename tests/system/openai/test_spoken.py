@@ -222,6 +222,9 @@ def test_a_spoken_turn_is_answered_after_one_that_was_interrupted(omni: openai.O
             events = until(connection, "response.done")
             assert (events[-1].response.status == "cancelled") is cancelled
         [item] = events[-1].response.output
+        details = events[-1].response.usage.output_token_details
+        assert events[-1].response.status_details.finish_reasons["text"] == "bound"
+        assert details.text_tokens == 4
         kinds = {event.type for event in events}
     assert {"response.output_audio.delta", "response.output_audio_transcript.delta"} <= kinds
     assert item.content[0].type == "output_audio"

@@ -23,6 +23,13 @@ def tokens(loops: Sequence[m.LoopEnd]) -> int:
     return sum(one.iterations for one in loops)
 
 
+def text_tokens(end: m.Finished, text: Output | None, came: int, outside: int) -> int:
+    """Tokens of a generated text: those of its loops, and the one of each text from `outside` any loop, such as the
+    first token. A text that leaves from no loop has as many as pieces of it `came`."""
+    loops = loops_of(end, text)
+    return tokens(loops) + outside if loops else came
+
+
 def reasons(end: m.Finished, *outputs: Output | None) -> dict[str, str]:
     """Output -> why it ended. One that leaves from no loop has its reason from the loops that no other leaves from, or
     from all; if there are none, it is left out."""

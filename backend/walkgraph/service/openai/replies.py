@@ -125,11 +125,11 @@ async def _plain(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
 def _ended(event: m.Finished, sent: Sent, counted: int, outside: int) -> Ended:
     """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop. An answer whose
     audio was cut is cut too."""
-    text, loops = sent.text, counting.loops_of(event, sent.text)
+    text = sent.text
     # Text that comes before a loop without iterations: the limit left it none.
     told = {text.name: BOUND if text.loops and outside else STOP, **counting.reasons(event, text, sent.audio)}
     finish = "stop" if set(told.values()) == {STOP} else "length"
-    made = counting.tokens(loops) + outside if loops else counted
+    made = counting.text_tokens(event, text, counted, outside)
     return Ended(finish, event.read, event.found, made, told)
 
 

@@ -66,14 +66,15 @@ class Talker:
         if isinstance(message, m.Abort):
             self.end(ErrorInfo(code="cancelled", message="cancelled"))
 
-    def say(self, text: str = "", sound: bytes = b"") -> None:
+    def say(self, text: str = "", sound: bytes = b"", at: tuple[int, ...] = ()) -> None:
+        """`at`: the iteration that the text comes from; none for one from outside any loop."""
         if text:
-            self._put("text", m.Small(value=text))
+            self._put("text", m.Small(value=text), at)
         if sound:
             self._put("audio", m.Blob(data=sound))
 
-    def _put(self, name: str, value: m.Value) -> None:
-        self.run.take(m.Output(run=self.run.id, name=name, index=0, value=value, modality=name))
+    def _put(self, name: str, value: m.Value, at: tuple[int, ...] = ()) -> None:
+        self.run.take(m.Output(run=self.run.id, name=name, index=0, value=value, modality=name, iteration=at))
 
     def end(self, error: ErrorInfo | None = None, loops: tuple[m.LoopEnd, ...] = ()) -> None:
         self.run.take(m.Finished(run=self.run.id, error=error, loops=loops, read=30, found=10))

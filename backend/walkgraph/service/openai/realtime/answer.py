@@ -6,7 +6,7 @@ from typing import Any
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.service.http import dialects, problems
-from walkgraph.service.openai.counting import is_cut, loops_of, reasons, tokens
+from walkgraph.service.openai.counting import is_cut, loops_of, reasons, text_tokens, tokens
 from walkgraph.service.openai.realtime.events import RATE
 from walkgraph.service.openai.realtime.items import Conversation, Item, Part, new_id
 from walkgraph.service.openai.realtime.turn import Setting
@@ -44,6 +44,8 @@ class Answer:
         self._kind = setting.modality
         self._part = Part("audio", "", bytearray()) if self._kind == "audio" else Part("text")
         self._item: Item | None = None
+        self._texts = self._outside = 0
+        """Texts of the run, and those of them from outside any loop."""
         self._fault: ErrorInfo | None = None
         """The error if the run's audio can't be sent."""
 
@@ -63,7 +65,11 @@ class Answer:
 
     async def _take(self, output: m.Output) -> None:
         match output.value:
-            case m.Small(value=str() as text) if text and output.name == self._name_of("text"):
+            case m.Small(value=str() as text) if output.name == self._name_of("text"):
+                self._texts += 1
+                self._outside += not output.iteration
+                if not text:
+                    return
                 await self._begin()
                 self._grow(text, b"")
                 kind = "output_audio_transcript" if self._kind == "audio" else "output_text"
@@ -167,9 +173,10 @@ class Answer:
         return "failed", {"type": "failed", "error": {key: told[key] for key in ("type", "code", "message")}}
 
     def _usage(self, end: m.Finished) -> dict[str, Any]:
-        text = tokens(loops_of(end, self._serving.output_of("text")))
-        sound_ = loops_of(end, self._serving.output_of("text"), self._serving.output_of("audio"))
-        made = tokens(sound_) if self._kind == "audio" else text
+        written = self._serving.output_of("text")
+        text, loops = text_tokens(end, written, self._texts, self._outside), loops_of(end, written)
+        heard = [one for one in loops_of(end, self._serving.output_of("audio")) if one not in loops]
+        made = text + tokens(heard) if self._kind == "audio" else text
         return {
             "total_tokens": end.read + made,
             "input_tokens": end.read,
