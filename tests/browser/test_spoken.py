@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ LOUD = """player => {
 def spoken(running: Service) -> None:
     graph: dict[str, Any] = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
     for task in graph["tasks"].values():
-        for name, value in SHORT.items():
-            task["params"][name]["default"] = value
+        for name in SHORT.keys() & task["params"].keys():
+            task["params"][name]["default"] = SHORT[name]
     with running.client() as client:
         client.deploy(graph, name=NAME)
     running.wait_ready(NAME)
@@ -55,12 +56,24 @@ def test_a_spoken_conversation_of_two_turns(person: Person) -> None:
     expect(turns).to_have_count(3)
     heard(person)
     person.look("first_answer")
+    expect(page.get_by_role("button", name="Add text to turn 2")).to_be_visible()
+    for kind in ("audio", "image", "video"):
+        expect(page.get_by_role("button", name=f"Add {kind} to turn 3")).to_be_visible()
+        expect(page.get_by_role("button", name=f"Add {kind} to turn 2")).to_have_count(0)
     page.get_by_role("button", name="Add audio to turn 3").click()
     recorded(person, here(person, 3))
     run(person)
     expect(turns).to_have_count(5)
     heard(person)
     person.look("second_answer")
+    with person.running.client() as client:
+        latest = client.runs(NAME)[0]["id"]
+    person.go(f"trace?deployment={NAME}")
+    page.get_by_role("button", name=re.compile(f"converse {latest[:8]}")).click()
+    ends = page.get_by_role("region", name="How loops ended")
+    expect(ends.get_by_role("listitem")).to_have_count(2)
+    ends.scroll_into_view_if_needed()
+    person.look("loops_ended")
 
 
 @pytest.mark.usefixtures("spoken")

@@ -136,7 +136,8 @@ class Running:
         graph["weights"]["omni"]["source"] = "random:qwen3-omni-tiny:0"
         for task in graph["tasks"].values():
             for name, most in (("max_tokens", 4), ("max_frames", 6), ("context", 512)):
-                task["params"][name]["default"] = most
+                if name in task["params"]:
+                    task["params"][name]["default"] = most
         return graph
 
 

@@ -1,5 +1,6 @@
 """A rank's loop between real sockets and fakes of core and engine, driven turn by turn by a test."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from walkgraph.engine.engine import Done
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.kv.allocator import PageFault
 from walkgraph.engine.kv.swap import Swapped
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary
@@ -95,6 +97,7 @@ class FakeEngine:
         self.states = self.transfers = FakeStates(self.log)
         self.pools = self.limits = self.loops = self.swap = self.holds = self
         self.swapped: list[Swapped] = []
+        self.playbacks = Playbacks(time.monotonic)
 
     @property
     def idle(self) -> bool:

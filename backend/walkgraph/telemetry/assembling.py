@@ -72,6 +72,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
         ends=draft.ends,
+        played=draft.played,
         called=tuple(sorted(found.called, key=lambda one: one.asked)),
         kept=tuple(sorted(found.kept, key=lambda one: one.at)),
         passes=tuple(sorted(found.passes, key=lambda one: one.first)),

@@ -17,7 +17,7 @@ import msgspec
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
-from walkgraph.telemetry.trace import LoopReason
+from walkgraph.telemetry.trace import LoopReason, Played
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -87,6 +87,7 @@ class Draft:
     seen: dict[str, float] = field(default_factory=dict[str, float])
     """Phases that others have seen, in case the conductor has not reported them."""
     ends: tuple[LoopReason, ...] = ()
+    played: Played | None = None
 
 
 @dataclass(slots=True)

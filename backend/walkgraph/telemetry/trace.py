@@ -113,6 +113,14 @@ class LoopReason(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """How what the run gave to be played came (`wire.messages.Played`)."""
+
+    seconds: float
+    underruns: int
+    late: float
+
+
 class Passes(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that the run's ranks got at once, some of them in loops of steps."""
 
@@ -181,6 +189,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     loops: tuple[LoopEnd, ...] = ()
     ends: tuple[LoopReason, ...] = ()
     """None while the run goes on."""
+    played: Played | None = None
     called: tuple[CalledRun, ...] = ()
     """In the order in which they were asked for."""
     kept: tuple[KeptCall, ...] = ()

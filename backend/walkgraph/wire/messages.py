@@ -163,6 +163,16 @@ class LoopEnd(Message, frozen=True, tag="loop_end"):
     """Of its last entry. `stop`: its `until`. `bound`: its count. Otherwise the flag that named the end."""
 
 
+class Played(Message, frozen=True, tag="played"):
+    """What a run gave to be played as it came, such as speech, and how it came: on the rank where it was latest."""
+
+    seconds: float
+    underruns: int = 0
+    """Times that something left after a player that began with the first of it had run dry."""
+    late: float = 0.0
+    """Seconds by which that was too late, in all."""
+
+
 class Finished(Message, frozen=True, tag="finished"):
     """Terminal, exactly once for an accepted run, after everything it held is freed or its ranks are gone."""
 
@@ -176,6 +186,8 @@ class Finished(Message, frozen=True, tag="finished"):
     """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
     found: int = 0
     """How many of those tokens were found in pages of earlier runs."""
+    played: Played | None = None
+    """None if nothing of it is played."""
     unknown_words: tuple[str, ...] = ()
     """Words of the request that a starter has not learned. The service adds them."""
 
@@ -342,6 +354,7 @@ class RankDone(Message, frozen=True, tag="rank_done"):
     read: int = 0
     """Like `Finished.read` and `Finished.found`."""
     found: int = 0
+    played: Played | None = None
 
 
 class RankFailed(Message, frozen=True, tag="rank_failed"):

@@ -8,6 +8,7 @@ import zmq
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
+from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import BetweenParts
 from walkgraph.wire.standing import Standing
@@ -38,6 +39,9 @@ class LimitsLike(Protocol):
 
 
 class LoopsLike(Protocol):
+    @property
+    def playbacks(self) -> Playbacks: ...
+
     def allow(
         self,
         run: str,

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.loops.spec import Items
 from walkgraph.errors import ErrorInfo, WalkgraphError
@@ -208,7 +210,7 @@ class WorkerLoop:
             case Send():
                 self._links.send(command, self._telemetry.transfer(command))
             case Report(message=message, value=value):
-                self._links.conductor.send(message, value)
+                self._links.conductor.send(self._with_playback(message), value)
             case MoveState():
                 self._commands.extend(self._core.handle(moving.move(self._engine.transfers, command)))
             case HoldLoops(run=run):
@@ -221,6 +223,13 @@ class WorkerLoop:
                 self._engine.states.drop(keys)
             case Release(run=run):
                 self._release(run)
+
+    def _with_playback(self, message: m.FromWorker) -> m.FromWorker:
+        """The report, with how the run's values came for a player if it is over here."""
+        if not isinstance(message, m.RankDone) or (one := self._engine.loops.playbacks.played(message.run)) is None:
+            return message
+        played = m.Played(seconds=one.position, underruns=one.underruns, late=one.late)
+        return msgspec.structs.replace(message, played=played)
 
     def _call(self, command: RunCall) -> None:
         command.call.ready_at = self._clock()

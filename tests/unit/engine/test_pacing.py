@@ -117,12 +117,16 @@ def test_playback_stops_where_nothing_more_has_left_and_goes_on_with_the_next() 
     assert one.lacks(3.0) == 0.0
     clock.now = 1.3
     runs.left("a", 2.0)
-    assert runs.underruns == 0
+    assert one.underruns == 0
     assert one.due == pytest.approx(3.4)
     clock.now = 4.0
     runs.left("a", 2.0)
-    assert runs.underruns == 1
-    assert runs.late == pytest.approx(0.6)
+    assert runs.played("a") is one
+    assert one.underruns == 1
+    assert one.late == pytest.approx(0.6)
+    runs.of("b")
+    assert runs.played("b") is None, "nothing of it has left"
+    runs.forget("b")
     assert one.due == pytest.approx(6.0)
     runs.forget("a")
     assert not runs

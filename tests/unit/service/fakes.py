@@ -158,7 +158,8 @@ class FakeDeployment:
             self._take(m.Output(run=run.run, name=name, index=index, value=value, modality=modality))
         ended = m.Finished(run=run.run, seconds=0.5, queued=0.1, times=TIMES)
         if seed == 15:
-            ended = msgspec.structs.replace(ended, loops=LOOPS, read=12, found=4)
+            played = m.Played(seconds=30.0, underruns=2, late=0.25)
+            ended = msgspec.structs.replace(ended, loops=LOOPS, read=12, found=4, played=played)
         self._take(ended)
 
 

@@ -71,6 +71,19 @@ def test_turns_become_messages_and_back() -> None:
     assert values.size_of(found) == len(PNG) + len("be kindwhat?a cat")
 
 
+@pytest.mark.parametrize("role", ["user", "system", "assistant"])
+def test_the_schema_has_the_parts_of_each_role(role: str) -> None:
+    picture = {"type": "image", "data": base64.b64encode(PNG).decode()}
+    turn = {"role": role, "content": [{"type": "text", "text": "a"}, picture]}
+    schema = request_schema("chat", CHAT)
+    if role == "user":
+        jsonschema.validate({"inputs": {"chat": [turn]}}, schema)
+        return
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"inputs": {"chat": [turn]}}, schema)
+    jsonschema.validate({"inputs": {"chat": [{**turn, "content": turn["content"][:1]}]}}, schema)
+
+
 def _bare(part: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if key != "mime"}
 

@@ -60,11 +60,14 @@ async def test_every_run_is_counted_once(service: Running) -> None:
     assert found["process_resident_memory_bytes"]
 
 
-async def test_answers_that_their_count_cut_are_told_apart(service: Running) -> None:
+async def test_answers_that_their_count_cut_or_playback_caught_up_with_are_told_apart(service: Running) -> None:
     await service.deploy()
     assert [await draw(service, seed) for seed in (15, 15, 7)] == [200] * 3
     found = await scrape(service)
     assert value(found, "request_success_total", **OF_TASK, finished_reason="length") == 2
+    assert value(found, "playback_seconds_total", **OF_TASK) == 60
+    assert value(found, "playback_underruns_total", **OF_TASK) == 4
+    assert value(found, "playback_late_seconds_total", **OF_TASK) == 0.5
     assert value(found, "request_success_total", **OF_TASK, finished_reason="stop") == 1
 
 

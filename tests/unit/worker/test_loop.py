@@ -73,6 +73,23 @@ def test_start_call_done_and_report(trio: Trio) -> None:
     assert desk.hear() == done
 
 
+def test_the_end_of_a_run_tells_how_it_was_played(trio: Trio) -> None:
+    desk, one, _ = trio
+    for run, seconds in ((R, 0.4), ("other", 9.0), (R, 0.8)):
+        one.engine.playbacks.left(run, seconds)
+    late = one.engine.playbacks.played(R)
+    assert late is not None
+    late.underruns, late.late = 2, 0.5
+    start(one, desk, [RunCall(call())])
+    one.core.answers.append([Report(m.RankDone(rank=one.rank, run=R, times=()))])
+    one.turn()
+    told = desk.hear()
+    assert isinstance(told, m.RankDone)
+    assert told.played is not None
+    assert told.played.seconds == pytest.approx(1.2)
+    assert (told.played.underruns, told.played.late) == (2, 0.5)
+
+
 def test_what_comes_for_a_suspended_run_waits_until_it_is_back(trio: Trio) -> None:
     desk, one, _ = trio
     desk.say(one, m.Suspend(run=R))

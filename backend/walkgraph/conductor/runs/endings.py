@@ -55,6 +55,7 @@ class Endings:
             loops=tuple(run.loops),
             read=run.read,
             found=run.found,
+            played=run.played,
         )
         told = (waits(run, finished) if run.error is None else None) or finished
         return [ToService(told), run.phase("finished", now, run.error)]

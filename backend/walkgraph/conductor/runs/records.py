@@ -57,6 +57,8 @@ class RunRecord:
     read: int = 0
     """Tokens read on the rank that read most; the other ranks read the same tokens, or what that one generated."""
     found: int = 0
+    played: m.Played | None = None
+    """On the rank where it was latest: those before it hand on what that one sends."""
     error: ErrorInfo | None = None
     heard: float = 0.0
     """Time of the last message about it from or to a rank."""
@@ -168,6 +170,12 @@ class RunTable:
             run.order, passed.order = passed.order, run.order
         runs = tuple(map(_queued, self.queued()))
         return m.QueueTold(number=asked.number, runs=runs, moved=pair is not None)
+
+
+def later(one: m.Played | None, other: m.Played | None) -> m.Played | None:
+    """What was played with more, or longer, interruptions."""
+    found = [played for played in (one, other) if played is not None]
+    return max(found, key=lambda played: (played.underruns, played.late, played.seconds), default=None)
 
 
 def _queued(run: RunRecord) -> QueuedRun:

@@ -17,7 +17,7 @@ from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.outputs import Outputs
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.passed_calls import PassedCalls
-from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
+from walkgraph.conductor.runs.records import RunRecord, RunTable, later, run_error
 from walkgraph.conductor.runs.requests import Request
 from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.runs.stalls import QuietRun, Stalls
@@ -116,6 +116,7 @@ class Runs:
         run.times.extend(message.times)
         run.loops.extend(message.loops)
         run.read, run.found = max((run.read, run.found), (message.read, message.found))
+        run.played = later(run.played, message.played)
         return self.endings.end(run, None, now) if run.done == run.holding else []
 
     def _leg_done(self, message: m.LegDone, now: float) -> list[Command]:

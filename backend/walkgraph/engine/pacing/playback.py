@@ -14,7 +14,7 @@ from collections.abc import Callable
 class Playback:
     """The playback of one run."""
 
-    __slots__ = ("began", "chunk", "position")
+    __slots__ = ("began", "chunk", "late", "position", "underruns")
 
     def __init__(self) -> None:
         self.began: float | None = None
@@ -23,6 +23,10 @@ class Playback:
         """Seconds of playback that have left."""
         self.chunk = 0.0
         """The most seconds that a stage hands on together: the next values leave only when so much more is made."""
+        self.underruns = 0
+        """Times that values left after playback had reached the end of those before."""
+        self.late = 0.0
+        """Seconds by which they were late, in all."""
 
     @property
     def due(self) -> float:
@@ -40,10 +44,6 @@ class Playbacks:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._runs: dict[str, Playback] = {}
-        self.underruns = 0
-        """Times that values left after playback had reached the end of those before."""
-        self.late = 0.0
-        """Seconds by which they were late, in all."""
 
     def __bool__(self) -> bool:
         return bool(self._runs)
@@ -65,10 +65,15 @@ class Playbacks:
             one.began = now
         elif now > one.due:
             # Playback stopped, and goes on now.
-            self.underruns += 1
-            self.late += now - one.due
+            one.underruns += 1
+            one.late += now - one.due
             one.began += now - one.due
         one.position += seconds
+
+    def played(self, run: str) -> Playback | None:
+        """The playback of a run from which something has left."""
+        found = self._runs.get(run)
+        return found if found is not None and found.began is not None else None
 
     def forget(self, run: str) -> None:
         self._runs.pop(run, None)

@@ -10,7 +10,7 @@ from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.telemetry.events import Packet
 from walkgraph.telemetry.keeping import Draft, Keeper
 from walkgraph.telemetry.places import Places
-from walkgraph.telemetry.trace import LoopReason
+from walkgraph.telemetry.trace import LoopReason, Played
 
 SWEEP_SECONDS = 1.0
 """Time between two checks for runs whose conductor has not reported their end."""
@@ -68,11 +68,14 @@ class Drafts:
         # With telemetry off, a recorded run sends its values and nothing else.
         seen = self._seen(live)
         began = draft.began if draft.phases.keys() - {"finished"} else min(draft.began, *seen.values())
-        loops = live.finished.loops if live.finished is not None else ()
+        end = live.finished
+        loops = end.loops if end is not None else ()
         ends = tuple(
             LoopReason(walk=one.walk, loop=one.loop, iterations=one.iterations, reason=one.reason) for one in loops
         )
-        return replace(draft, task=live.task, began=began, seen=seen, ends=ends)
+        told = end.played if end is not None else None
+        played = told and Played(seconds=told.seconds, underruns=told.underruns, late=told.late)
+        return replace(draft, task=live.task, began=began, seen=seen, ends=ends, played=played)
 
     def parent(self, run: RunId) -> str:
         """The `traceparent` of the run's request."""

@@ -76,6 +76,15 @@ class Metrics:
             "finished_reason",
         )
         self._failure = Total("walkgraph_request_failure", "Runs that ended with an error", "task", "code")
+        self._played = Total(
+            "walkgraph_playback_seconds", "Seconds of sound and other values that runs gave to be played", "task"
+        )
+        self._underruns = Total(
+            "walkgraph_playback_underruns", "Times that such a value left after its player had run dry", "task"
+        )
+        self._late = Total(
+            "walkgraph_playback_late_seconds", "Seconds by which such values left too late for their players", "task"
+        )
         self._refused = Total(
             "walkgraph_admission_rejections", "Requests and runs that were refused before they started", "reason"
         )
@@ -124,6 +133,10 @@ class Metrics:
         self._last_output.pop(run.id, None)
         self._whole.observe(key, end.seconds)
         self._waited.observe(key, end.queued)
+        if (played := end.played) is not None:
+            self._played.add(key, played.seconds)
+            self._underruns.add(key, played.underruns)
+            self._late.add(key, played.late)
         if end.error is None:
             self._success.add((*key, "stop" if all(loop.reason == STOP for loop in end.loops) else "length"))
         elif end.error.code == _CANCELLED:
@@ -163,7 +176,7 @@ class Metrics:
 
     @property
     def _totals(self) -> tuple[Total, ...]:
-        return self._success, self._failure, self._refused
+        return self._success, self._failure, self._refused, self._played, self._underruns, self._late
 
     def _forget(self, there: set[str]) -> None:
         now = self._now()

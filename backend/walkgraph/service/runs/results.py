@@ -93,8 +93,11 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
 
 
 def usage_of(end: m.Finished) -> dict[str, Any]:
-    """Tokens that a run read and found in caches, how its loops ended, and the words that a starter has not learned."""
-    told = {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
+    """Tokens that a run read and found in caches, how its loops ended, how in time it was played, and the words that a
+    starter has not learned."""
+    told: dict[str, Any] = {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
+    if end.played is not None:
+        told["played"] = _plain(end.played)
     return {**told, "unknown_words": end.unknown_words} if end.unknown_words else told
 
 

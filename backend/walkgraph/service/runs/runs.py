@@ -448,6 +448,17 @@ def together(before: m.Finished, end: m.Finished) -> m.Finished:
         loops=(*before.loops, *end.loops),
         read=before.read + end.read,
         found=before.found + end.found,
+        played=_all_played(before.played, end.played),
+    )
+
+
+def _all_played(before: m.Played | None, then: m.Played | None) -> m.Played | None:
+    if before is None or then is None:
+        return before or then
+    return m.Played(
+        seconds=before.seconds + then.seconds,
+        underruns=before.underruns + then.underruns,
+        late=before.late + then.late,
     )
 
 

@@ -48,10 +48,24 @@ def schema(taken: Taken, part: Mapping[str, Any], description: str, *, whole: bo
         },
         ["role"],
     )
+    if narrow := _narrow(taken):
+        turn["allOf"] = narrow
     turns = {"type": "array", "minItems": 1, "maxItems": limits.TURNS, "items": turn, "description": description}
     tools = {"type": "array", "maxItems": limits.TOOL_CALLS, "items": {"type": "object"}}
     call = {"anyOf": [{"const": True}, {"type": "string"}]}
     return {"anyOf": [turns, _closed({"turns": turns, "tools": tools, "call": call}, ["turns"])]} if whole else turns
+
+
+def _narrow(taken: Taken) -> list[dict[str, Any]]:
+    """Schemas of the roles whose turns take fewer kinds of parts than others."""
+    most = frozenset[str]().union(*taken.values())
+    found: list[dict[str, Any]] = []
+    for role in ROLES:
+        kinds = taken.get(role, most)
+        if kinds != most:
+            parts = {"items": {"properties": {"type": {"enum": sorted(kinds)}}}}
+            found.append({"if": {"properties": {"role": {"const": role}}}, "then": {"properties": {"content": parts}}})
+    return found
 
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -291,10 +291,20 @@ export interface LoopEndShown {
   reason: string;
 }
 
+/** What a run gave to be played as it came, such as speech, and how often a player of it ran dry. */
+export interface PlayedShown {
+  seconds: number;
+  underruns: number;
+  /** Seconds that the player stood still, in all. */
+  late: number;
+}
+
 export interface Usage {
   read: number;
   cached_tokens: number;
   loops?: LoopEndShown[];
+  /** Left out if nothing of the run is played. */
+  played?: PlayedShown;
   /** Words of the request that a starter has not learned; left out if there are none. */
   unknown_words?: string[];
 }

@@ -7,7 +7,7 @@ import type { Standing } from "../session/queue";
 import { Badge, Button, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { useLatest } from "../telemetry/activity";
-import { endWords, insideWords, showSeconds } from "../ui/words";
+import { endWords, insideWords, playedWords, showSeconds } from "../ui/words";
 import { ApprovalForm } from "./outputs/ApprovalForm";
 import { Facts, isFact } from "./outputs/Facts";
 import { MuteButton, OutputView, PictureFrame } from "./outputs/outputs";
@@ -163,6 +163,7 @@ function Figures({ result, standing }: Stands) {
     figures.push([strings.play.read, strings.play.tokensOfThemCached(usage.read, usage.cached_tokens)]);
   const cut = (usage?.loops ?? []).filter(({ reason }) => reason !== "stop");
   if (cut.length > 0) figures.push([strings.play.ended, cut.map(endWords).join("; ")]);
+  if (usage?.played && usage.played.underruns > 0) figures.push([strings.play.played, playedWords(usage.played)]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (
     <dl className="figures">

@@ -84,6 +84,7 @@ export const play = {
   tokensOfThemCached: (read: number, cached: number) =>
     cached > 0 ? `${read} tokens, ${cached} found in caches` : `${read} tokens`,
   ended: "ended",
+  played: "played",
   running: "Running",
   waitsForAPerson: "Waits for approval",
   approve: "Approve",

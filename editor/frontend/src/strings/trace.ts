@@ -106,6 +106,7 @@ export const trace = {
   calledWords: (use: string, task: string, time: string) => `${use} called ${task}: ${time}`,
   calledFailed: "failed",
   loopsEnded: "How loops ended",
+  playback: "Playback",
   keptNodes: "Kept, not run",
   keptWhy: "Their inputs and parameters are those of an earlier run, so they took no time.",
   more: (count: number) => `${count} more`,

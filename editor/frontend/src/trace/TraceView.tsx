@@ -14,7 +14,16 @@ import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../
 import { showSeconds } from "../ui/words";
 import { GanttPane, SpanWords } from "./picture/GanttPane";
 import type { Piece } from "./picture/paint";
-import { BlockPanel, CalledPanel, EndsPanel, KeptPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
+import {
+  BlockPanel,
+  CalledPanel,
+  EndsPanel,
+  KeptPanel,
+  LanePanel,
+  NodesPanel,
+  PlaybackPanel,
+  WhyPanel,
+} from "./panels";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
 import { around, showMicros } from "./model/span";
@@ -368,6 +377,7 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
           />
         )}
         {side === "details" && lane === null && <EndsPanel ends={shown?.trace.ends ?? []} />}
+        {side === "details" && lane === null && <PlaybackPanel played={shown?.trace.played} />}
         {side === "details" && lane === null && <KeptPanel kept={shown?.trace.kept ?? []} />}
         {side === "details" && lane && (
           <LanePanel

@@ -3,7 +3,7 @@ import { Network } from "lucide-react";
 import { useMemo, useState, type ReactNode } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
-import { endWords, insideWords, plural, showSeconds } from "../ui/words";
+import { endWords, insideWords, playedWords, plural, showSeconds } from "../ui/words";
 import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./model/figures";
 import type { Link } from "./model/find";
 import type { Lane, Model } from "./model/model";
@@ -19,6 +19,7 @@ import type {
   WhyPiece,
 } from "./model/types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
+import type { PlayedShown } from "../messages/answers";
 import { strings } from "../strings";
 
 // ── details ─────────────────────────────────────────────────────────────────────────────────────
@@ -137,6 +138,17 @@ export function EndsPanel({ ends }: { ends: readonly LoopReasonShown[] }) {
           <li key={index}>{endWords(end)}</li>
         ))}
       </ul>
+    </section>
+  );
+}
+
+/** Whether what is played came in time for a player that began with the first of it. */
+export function PlaybackPanel({ played }: { played: PlayedShown | null | undefined }) {
+  if (!played) return null;
+  return (
+    <section aria-label={strings.trace.playback}>
+      <h3>{strings.trace.playback}</h3>
+      <p className="about">{playedWords(played)}</p>
     </section>
   );
 }

@@ -1,6 +1,7 @@
 // Figures, times and counts in words, alike in all panels. Pure.
 
 /** `1 error`, `3 errors`; of nouns that take an s. */
+import type { PlayedShown } from "../messages/answers";
 import { strings } from "../strings";
 
 export function plural(count: number, noun: string): string {
@@ -70,6 +71,14 @@ export function endWords({ loop, iterations, reason }: { loop: string; iteration
   return reason === "bound"
     ? strings.ui.loopReached(loop, iterations)
     : strings.ui.loopGave(loop, reason, iterations);
+}
+
+/** How what a run gave to be played came, for a player that began with the first of it. */
+export function playedWords({ seconds, underruns, late }: PlayedShown): string {
+  const whole = showSeconds(seconds);
+  return underruns === 0
+    ? strings.ui.playedInTime(whole)
+    : strings.ui.playedLate(whole, plural(underruns, "interruption"), showSeconds(late));
 }
 
 /** Explains what the time of a device loop covers. */

@@ -7,6 +7,7 @@ import {
   BlockPanel,
   CalledPanel,
   EndsPanel,
+  PlaybackPanel,
   KeptPanel,
   LanePanel,
   NodesPanel,
@@ -78,6 +79,15 @@ it("says how the loops of a run ended", () => {
     "frames: derailed after 40",
   ]);
   show(<EndsPanel ends={[]} />);
+  expect(host.textContent).toBe("");
+});
+
+it("says whether what is played came in time", () => {
+  show(<PlaybackPanel played={{ seconds: 30, underruns: 0, late: 0 }} />);
+  expect(host.querySelector("p")?.textContent).toBe("30.0 s, in time");
+  show(<PlaybackPanel played={{ seconds: 30, underruns: 2, late: 0.25 }} />);
+  expect(host.querySelector("p")?.textContent).toBe("30.0 s, with 2 interruptions of 0.25 s in all");
+  show(<PlaybackPanel played={null} />);
   expect(host.textContent).toBe("");
 });
 

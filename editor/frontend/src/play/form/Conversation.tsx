@@ -4,6 +4,7 @@ import { Button, IconButton, Select } from "../../ui/kit";
 import { PartRow } from "./PartRow";
 import { labelOf, type Faults } from "../model/form";
 import {
+  kindsOf,
   takenBy,
   turnsOf,
   withoutTurn,
@@ -88,7 +89,7 @@ function Turn({ turn, taken, number, alone, faults, onChange, changePart, onRun 
           onChange={(role) => onChange((before) => withRole(before, turn, role as Role))}
         />
         <span className="kinds">
-          {taken.kinds.map((kind) => (
+          {kindsOf(taken, turn.role).map((kind) => (
             <Button
               key={kind}
               kind="quiet"

@@ -8,8 +8,10 @@ const KINDS = ["text", "image", "audio", "video"];
 /** What a task takes in a conversation, as its schema says. */
 export interface Taken {
   roles: readonly Role[];
-  /** Modalities of parts. */
+  /** Modalities of parts, in turns of any role. */
   kinds: readonly string[];
+  /** Those of roles whose turns take fewer. */
+  fewer: Readonly<Partial<Record<Role, readonly string[]>>>;
 }
 
 /** A turn as the form shows it. */
@@ -32,16 +34,34 @@ export function conversationOf(task: TaskShown): string | null {
 }
 
 export function takenBy(task: TaskShown, input: string): Taken {
-  const items = inside(schemaOf(task, input), "items", "properties");
-  const roles = inside(items, "role")?.["enum"];
-  const forms = inside(inside(items, "content")?.["anyOf"], "1", "items")?.["oneOf"];
+  const items = inside(schemaOf(task, input), "items");
+  const roles = inside(items, "properties", "role")?.["enum"];
+  const forms = inside(inside(items, "properties", "content")?.["anyOf"], "1", "items")?.["oneOf"];
   const found = (Array.isArray(forms) ? forms : []).map((form) => inside(form, "properties", "type")?.["const"]);
   const kinds = [...new Set(found.filter((kind): kind is string => typeof kind === "string"))];
   return {
     roles: ROLES.filter((role) => !Array.isArray(roles) || roles.includes(role)),
     // Texts first, as they are what is written most.
     kinds: [...KINDS.filter((kind) => kinds.includes(kind)), ...kinds.filter((kind) => !KINDS.includes(kind))],
+    fewer: fewerIn(items?.["allOf"]),
   };
+}
+
+/** The kinds of parts that a turn of this role can have. */
+export function kindsOf({ kinds, fewer }: Taken, role: Role): readonly string[] {
+  const own = fewer[role];
+  return own ? kinds.filter((kind) => own.includes(kind)) : kinds;
+}
+
+function fewerIn(rules: unknown): Partial<Record<Role, readonly string[]>> {
+  const found: Partial<Record<Role, readonly string[]>> = {};
+  for (const rule of Array.isArray(rules) ? rules : []) {
+    const name = inside(rule, "if", "properties", "role")?.["const"];
+    const kinds = inside(rule, "then", "properties", "content", "items", "properties", "type")?.["enum"];
+    const role = ROLES.find((known) => known === name);
+    if (role && Array.isArray(kinds)) found[role] = kinds;
+  }
+  return found;
 }
 
 function schemaOf(task: TaskShown, input: string): unknown {

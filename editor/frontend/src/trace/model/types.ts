@@ -1,5 +1,6 @@
 // A run's trace as the service gives it: by columns, in whole microseconds from its beginning. Field names are the
 // service's. Pure data.
+import type { PlayedShown } from "../../messages/answers";
 import type { Level } from "../../messages/frames";
 
 export const CALL = 0;
@@ -148,6 +149,8 @@ export interface TraceShown {
   loops: LoopEndShown[];
   /** None while the run goes on; traces of earlier versions have none. */
   ends?: LoopReasonShown[];
+  /** None where nothing is played, or the run goes on. */
+  played?: PlayedShown | null;
   /** In the order in which they were asked for; traces of earlier versions have none. */
   called?: CalledShown[];
   /** In the order of their times; traces of earlier versions have none. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import {
   answered,
   conversationOf,
+  kindsOf,
   takenBy,
   turnsOf,
   withMedia,
@@ -23,6 +24,12 @@ const turn = {
     role: { enum: ["system", "user", "assistant"] },
     content: { anyOf: [{ type: "string" }, { items: { oneOf: [form("image"), form("text")] } }] },
   },
+  allOf: [
+    {
+      if: { properties: { role: { const: "assistant" } } },
+      then: { properties: { content: { items: { properties: { type: { enum: ["text"] } } } } } },
+    },
+  ],
 };
 
 const CHAT: TaskShown = {
@@ -50,7 +57,13 @@ const typed = (given: Given, text: string): Given => ({
 describe("a conversation in a form", () => {
   it("takes what the schema says, texts first", () => {
     expect(conversationOf(CHAT)).toBe("messages");
-    expect(taken).toEqual({ roles: ["system", "user", "assistant"], kinds: ["text", "image"] });
+    expect(taken.roles).toEqual(["system", "user", "assistant"]);
+    expect(kindsOf(taken, "user")).toEqual(["text", "image"]);
+  });
+
+  it("offers a turn the parts that its role takes", () => {
+    expect(kindsOf(taken, "assistant")).toEqual(["text"]);
+    expect(kindsOf(taken, "system")).toEqual(taken.kinds);
   });
 
   it("begins with a turn of the user, and is needed", () => {
