@@ -12,6 +12,7 @@ import torch
 from walkgraph.abi.operator import Capture
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner
@@ -97,6 +98,7 @@ class EngineBuilder:
             host_ports=lambda call: ports.get(call.node, ()),
             stamp=self._watch.stamp,
             faults=self._faults,
+            digested=digested(self._plan, self._here).__contains__,
         )
         playbacks = Playbacks(self._clock)
         calls = CallScheduler(

@@ -12,6 +12,7 @@ about to reach (`pacing`). On a GPU, one launch is collected while the next is i
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -142,7 +143,7 @@ class Engine:
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
-            with invariance.batch_invariant(self._invariant):
+            with invariance.batch_invariant() if self._invariant else nullcontext():
                 batch = calls.launch(running=loops.running, since=self._since, leaves_time=loops.leaves_time)
                 stepped = loops.launch()
                 beside = calls.launch_beside()

@@ -10,7 +10,7 @@ from walkgraph.engine.calls.digests import Digests
 
 
 def digest(value: object) -> bytes | None:
-    one = call("node", {"port": value})
+    one = call("node", {"port": value}, states={"cache": "main"})
     Digests().watch([one])
     return one.digest("port")
 
@@ -40,3 +40,9 @@ def test_strides_and_an_empty_array_change_nothing() -> None:
     wide = torch.arange(12.0).view(3, 4)
     assert digest(wide.t()) == digest(wide.t().contiguous())
     assert digest(torch.from_numpy(np.zeros(0, np.float32))) == digest(torch.zeros(0))
+
+
+def test_a_call_without_a_cache_has_no_digests() -> None:
+    one = call("node", {"port": 1})
+    Digests().watch([one])
+    assert one.digest("port") is None

@@ -2,6 +2,7 @@
 
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.components import catalogue
+from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.load import rank_plan
 from walkgraph.graph import codec
@@ -9,6 +10,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.tables import Plan, RankPlan
 from walkgraph.resources import bundled
 
 
@@ -46,3 +48,29 @@ def test_a_robots_request_is_launched_behind_its_own_cameras() -> None:
     )
     plan = assemble(Assignment(codec.load(document), where), catalogue())
     assert chained(plan, rank_plan(plan, Rank(0))) == {"vision", "prefix", "noise", "modulations"}
+
+
+def _alone(name: str) -> tuple[Plan, RankPlan]:
+    where = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(codec.load(bundled("graphs")[name].read_bytes()), where), catalogue())
+    return plan, rank_plan(plan, Rank(0))
+
+
+def test_what_a_cache_may_be_searched_by_gets_digests() -> None:
+    plan, here = _alone("shapes")
+    found = digested(plan, here)
+    assert {"tokenizer", "picture_in", "vit_encoder", "vae_encoder"} <= found, "they lead to the model's cache"
+    assert found.isdisjoint({"detokenizer", "picture_out", "preview", "vae_decoder"}), "their values only leave"
+    for walk in plan.walks:
+        for edge in walk.edges:
+            if edge.source.kind != "use" or walk.uses[edge.source.use].op != "call":
+                continue
+            into = walk.uses[edge.target.use] if edge.target.kind == "use" else None
+            leads = into is not None and into.op == "call" and plan.nodes[into.node].name in found
+            reads = into is not None and into.op == "call" and bool(plan.nodes[into.node].states)
+            if leads or reads or edge.target.kind in ("result", "stream"):
+                assert plan.nodes[walk.uses[edge.source.use].node].name in found
+
+
+def test_nothing_gets_a_digest_where_nothing_has_a_cache() -> None:
+    assert digested(*_alone("synthetic_loops")) == frozenset()

@@ -5,6 +5,7 @@ clients' values decide: no request may take unbounded memory.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -110,7 +111,7 @@ def few(call: Call, port: str | None, count: int, most: int = MOST_ITEMS) -> Non
 
 def small(call: Call, port: str | None, shape: Sequence[int]) -> None:
     """Fail a call whose tensor would be too large."""
-    if torch.Size(shape).numel() > MOST_NUMBERS:
+    if prod(shape) > MOST_NUMBERS:
         raise invalid(call, port, f"would make a tensor {list(shape)}; it may have {MOST_NUMBERS} numbers")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.calls.inflight import Launched, Result
-from walkgraph.engine.calls.runner import Runner
+from walkgraph.engine.calls.runner import Runner, inferring
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.errors import ErrorInfo
@@ -69,12 +69,13 @@ class ChainRunner:
         """Make the calls of chains of one kind. `timed`: report their forwards."""
         under_way = [_ChainProgress(chain) for chain in chains]
         forwarded: list[Forwarded] = []
-        for index, link in enumerate(chains[0].links):
-            loaded = self._nodes[link.node]
-            for batch in self._batches(loaded, link.required, under_way, index):
-                forward = self._forward(loaded, batch)
-                if timed:
-                    forwarded.append(forward)
+        with inferring():
+            for index, link in enumerate(chains[0].links):
+                loaded = self._nodes[link.node]
+                for batch in self._batches(loaded, link.required, under_way, index):
+                    timing = self._forward(loaded, batch)
+                    if timed:
+                        forwarded.append(_told(batch, timing))
         return LaunchedChain([one.result() for one in under_way], forwarded)
 
     def _batches(
@@ -98,15 +99,18 @@ class ChainRunner:
             batches.setdefault(bucket, []).append((one, call))
         return list(batches.values())
 
-    def _forward(self, loaded: Loaded, batch: Sequence[tuple[_ChainProgress, Call]]) -> Forwarded:
-        calls, began = [call for _, call in batch], self._clock()
-        results = self._runner.launch(loaded.operator, loaded.device, calls).results()
+    def _forward(self, loaded: Loaded, batch: Sequence[tuple[_ChainProgress, Call]]) -> Timing:
+        began = self._clock()
+        results = self._runner.made(loaded.operator, loaded.device, [call for _, call in batch])
         ended = self._clock()
-        failed: list[int] = []
-        for row, ((one, _), result) in enumerate(zip(batch, results, strict=True)):
+        for (one, _), result in zip(batch, results, strict=True):
             one.outputs, one.error, one.ready_at, one.batch = result.outputs or {}, result.error, ended, result.batch
             one.busy.append(result.busy)
-            if result.error is not None:
-                failed.append(row)
-        ready = [call.ready_at for call in calls]
-        return Forwarded(calls, ready, tuple(failed), Timing(began, ended, began, ended))
+        return Timing(began, ended, began, ended)
+
+
+def _told(batch: Sequence[tuple[_ChainProgress, Call]], timing: Timing) -> Forwarded:
+    """The report of a forward that has just been made."""
+    calls = [call for _, call in batch]
+    failed = tuple([row for row, (one, _) in enumerate(batch) if one.error is not None])
+    return Forwarded(calls, [call.ready_at for call in calls], failed, timing)

@@ -83,7 +83,7 @@ class CallScheduler:
         loaded = self._nodes[call.node]
         outputs = None if self._kept is None else self._kept.find(loaded, call)
         if outputs is not None and call.content is not None:
-            self._runner.digests.note(call.content, outputs)
+            self._runner.digests.note(loaded.operator, call, outputs)
             self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:
@@ -114,7 +114,7 @@ class CallScheduler:
     @property
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
-        return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self.waiting)
+        return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self._schedule)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -147,7 +147,9 @@ class CallScheduler:
 
     def _may_wait(self, leaves_time: Callable[[float], bool]) -> bool:
         """True if the loops may wait for the batch that is next in turn, and for those ahead of it."""
-        first = self._schedule.first(_in_turn) if self._playbacks else None
+        if not self._playbacks:
+            return True
+        first = self._schedule.first(_in_turn)
         ahead = [batch.calls[0].node for batch in self.in_flight.turns]
         return first is None or leaves_time(sum(map(self._times.of, ahead), self._times.of(first.node)))
 
@@ -210,8 +212,9 @@ class CallScheduler:
         """Return what is done, and calls in flight whose outputs others may already use (`Begun`). Never waits."""
         events: list[Begun | Done | Forwarded] = [*self._begun]
         self._begun.clear()
-        events += [event for done in self._unlaunched for event in self._never_launched(done)]
-        self._unlaunched.clear()
+        if self._unlaunched:
+            events += [event for done in self._unlaunched for event in self._never_launched(done)]
+            self._unlaunched.clear()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
         return events
@@ -219,7 +222,7 @@ class CallScheduler:
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
         results = batch.launched.results()
-        self._times.note(batch.calls[0].node, max(result.busy for result in results))
+        self._times.note(batch.calls[0].node, max([result.busy for result in results]))
         if isinstance(batch.launched, LaunchedChain):
             events += batch.launched.forwarded
         elif self._watch.on:
@@ -229,7 +232,8 @@ class CallScheduler:
             queued = max(0.0, batch.began - call.ready_at)
             part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)
-            self._schedule.remove(rest)
+            if rest:
+                self._schedule.remove(rest)
             if whole is not None:
                 events.append(whole)
                 if (timed := whole.call.timed) is not None and timed.plays and whole.error is None:

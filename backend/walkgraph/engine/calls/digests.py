@@ -4,7 +4,7 @@ A value in host memory is digested as it is. One on a device can't be without wa
 what it was computed from, where that determines it: the operator, the parameters and the digests of the inputs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import count
@@ -26,22 +26,25 @@ _NAME: Final = 16
 
 
 class Digests:
-    def __init__(self) -> None:
+    def __init__(self, wanted: Callable[[str], bool] = lambda node: True) -> None:
+        """`wanted`: true for nodes whose outputs get digests."""
+        self._wanted = wanted
         self._known = WeakIdKeyDictionary()
         self._operators = WeakIdKeyDictionary()
         self._numbers = count()
 
     def watch(self, calls: Sequence[Call]) -> None:
-        """Let calls ask for the digests of their inputs."""
+        """Let calls with states ask for the digests of their inputs; only caches are found by them."""
         for call in calls:
-            call.digest = partial(self._of_input, call)
+            if call.states:
+                call.digest = partial(self._of_input, call)
 
     def same(self, value: Tensor, copy: Tensor) -> None:
         """Note that a tensor is a copy of another one."""
         if copy is not value and (digest := self._known.get(value)) is not None:
             self._known[copy] = digest
 
-    def of_call(self, operator: Operator, call: Call) -> bytes | None:
+    def _of_call(self, operator: Operator, call: Call) -> bytes | None:
         """The digest of everything that a call's outputs follow from; None if that is not known."""
         if not operator.pure:
             return None
@@ -57,10 +60,13 @@ class Digests:
             made.update(repr(port).encode() + digest)
         return made.digest()
 
-    def note(self, of_call: bytes, outputs: Outputs) -> None:
-        """Note the outputs of a call, as they are and as they are given."""
+    def note(self, operator: Operator, call: Call, outputs: Outputs) -> None:
+        """Note what the outputs of a deterministic call follow from."""
+        if not self._wanted(call.node) or not any(isinstance(value, Tensor) for value in outputs.values()):
+            return
+        of_call = self._of_call(operator, call) if call.content is None else call.content
         for port, value in outputs.items():
-            if isinstance(value, Tensor):
+            if of_call is not None and isinstance(value, Tensor):
                 self._known[value] = blake2b(of_call + port.encode(), digest_size=_SIZE).digest()
 
     def _of_input(self, call: Call, port: str) -> bytes | None:

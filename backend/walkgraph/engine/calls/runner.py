@@ -8,6 +8,7 @@ This file holds what every forward needs, and nothing about single models, kinds
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 import torch
@@ -42,12 +43,14 @@ class Runner:
         host_ports: HostPorts = lambda call: (),
         stamp: Callable[[torch.device], Mark | None] = lambda device: None,
         faults: FaultPoints | None = None,
+        digested: Callable[[str], bool] = lambda node: True,
     ) -> None:
+        """`digested`: true for nodes whose outputs get digests."""
         self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
         self.failures = Failures(states, rank)
         self._faults = faults
         self._copies = cache(HostCopies)
-        self.digests = Digests()
+        self.digests = Digests(digested)
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """Launch a batch. A failed call fails no other, and leaves no state behind."""
@@ -56,6 +59,10 @@ class Runner:
         stamp = self._stamp(device)
         given = [one.outputs for one in under_way]
         return Launched(copies.mark(), lambda: [one.result() for one in under_way], given, stamp)
+
+    def made(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> list[Result]:
+        """Make calls that the host's processor computes."""
+        return [one.result() for one in self._launch(operator, device, calls, self._copies(device))]
 
     def launch_beside(
         self, captured: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
@@ -89,7 +96,7 @@ class Runner:
         started = self._clock()
         transaction = self._states.transaction(operator)
         try:
-            with torch.inference_mode():
+            with inferring():
                 if self._faults is not None:
                     _reach(self._faults)
                 self.digests.watch(calls)
@@ -100,8 +107,9 @@ class Runner:
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = FiniteCheck(outputs, copies)
                 given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
-                for call, ports in zip(calls, given, strict=True) if operator.pure else ():
-                    self._note(operator, call, ports, copies)
+                if operator.pure:
+                    for call, ports in zip(calls, given, strict=True):
+                        self._note(operator, call, ports, copies)
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
@@ -119,24 +127,29 @@ class Runner:
             port = bad.port(index)
             if port is not None:
                 return Result(None, self.failures.numeric(calls[index], port), took, len(calls))
-            self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
+            if fresh:
+                self._states.confirm(one for one in fresh if one.key in calls[index].states.values())
             return Result(given[index], None, took, len(calls), read[index])
 
         return [InFlightCall(one, partial(result, index)) for index, one in enumerate(given)]
 
     def _note(self, operator: Operator, call: Call, outputs: Outputs, copies: HostCopies) -> None:
         """Note what the outputs of a deterministic call follow from, and begin to copy those that are to be kept."""
-        if any(isinstance(value, Tensor) for value in outputs.values()):
-            digest = self.digests.of_call(operator, call) if call.content is None else call.content
-            if digest is not None:
-                self.digests.note(digest, outputs)
+        self.digests.note(operator, call, outputs)
         if call.content is not None and copies.asynchronous:
             call.copies = {port: copies.to_host(value) for port, value in outputs.items()}
 
     def _given(self, call: Call, ports: Outputs, copies: HostCopies) -> Outputs:
+        given = {port: value for port, value in ports.items() if port != FINITE}
+        if not copies.asynchronous:
+            return given
         wanted = self._host_ports(call)
-        given = ((port, value) for port, value in ports.items() if port != FINITE)
-        return {port: copies.to_host(value) if port in wanted else value for port, value in given}
+        return {port: copies.to_host(value) if port in wanted else value for port, value in given.items()}
+
+
+def inferring() -> AbstractContextManager[object]:
+    """Inference mode, entered once: each entry takes as long as a small node."""
+    return nullcontext() if torch.is_inference_mode_enabled() else torch.inference_mode()
 
 
 def _is_numbers(value: Tensor) -> bool:

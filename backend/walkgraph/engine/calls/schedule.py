@@ -100,6 +100,10 @@ class Schedule:
         """The number of calls under way for which others that are alike may wait."""
         return len(self._leads)
 
+    def __bool__(self) -> bool:
+        """True if a call may be served; queues without calls are gone."""
+        return bool(self._queues)
+
     def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None) -> None:
         self._arrivals += 1
         # Somebody listens to what is played as it comes, so it goes before work of the same level.

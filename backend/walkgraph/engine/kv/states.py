@@ -417,6 +417,8 @@ class Transaction:
 
     def read(self, call: Call) -> TokensRead:
         """Tokens that a call has added to its sequences so far; the most that any one of them got."""
+        if not call.states:
+            return NOTHING
         return max((self._added(key) for key in call.states.values()), default=NOTHING)
 
     def settle(self) -> list[AppendedTokens]:

@@ -59,7 +59,6 @@ class Calls:
         missing = self.missing(use, inputs)
         if missing:
             return self.lacks(use, missing[0], at)
-        links = tuple([link for link, _ in use.links])
         read = self._read(walker, use)
         return RunCall(
             Call(
@@ -76,8 +75,8 @@ class Calls:
                 chunks=chunks,
                 priority=self.priority,
                 name=use.plan.name,
-                links=links,
-                given=self._given(walker, use, at) if links else (),
+                links=tuple([link for link, _ in use.links]) if use.links else (),
+                given=self._given(walker, use, at) if use.links else (),
                 timed=_timed(use, chunks) if use.timed is not None else None,
                 answered=bool(read or use.judges or use.decides),
                 read=None if use.judges or use.decides else read,
@@ -133,7 +132,9 @@ class Calls:
         return self._seeds[node]
 
     def states(self, walker: WalkStep, use: UseTable, at: Vector) -> dict[str, StateKey]:
-        return {slot: self.key(walker, state, at) for slot, state in use.node.states.items()} if use.node else {}
+        if use.node is None or not use.node.states:
+            return {}
+        return {slot: self.key(walker, state, at) for slot, state in use.node.states.items()}
 
     def key(self, walker: WalkStep, state: int, at: Vector) -> StateKey:
         plan = self.plan.states[state]

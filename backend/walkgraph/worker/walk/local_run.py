@@ -93,7 +93,7 @@ class LocalRun:
         return out
 
     def called(self, event: CallBegun | CallDone) -> list[Command]:
-        walker, begun = self.steps.holding(event.ref), event.ref in self._begun
+        walker, begun = self.steps.holding(event.ref), bool(self._begun) and event.ref in self._begun
         if self._over or (walker is None and not begun):
             return []
         if isinstance(event, CallBegun):

@@ -219,7 +219,7 @@ class Walker:
                 return passed is True
         if table.map is not None:
             return self._begin_map(index, table.map, at)
-        if not self._host.credit(table.paced):
+        if table.paced and not self._host.credit(table.paced):
             return False
         inputs: dict[str, Any] = {}
         chunks: dict[str, ChunkInfo] = {}
