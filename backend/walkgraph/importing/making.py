@@ -131,11 +131,26 @@ def _candidates(graph: Graph, template: str, hardware: Hardware) -> Iterable[Doc
         return
     free = {device.name: device.free for device in hardware.devices}
     yield _one(graph.name, "one_gpu", max(gpus, key=lambda gpu: free[gpu]), _share(template))
-    for document in _bundled():
+    for published in _bundled():
+        if published.get("graph") != template:
+            continue
+        document = _of_nodes(published, frozenset(graph.nodes))
         wanted = [rank["device"] for rank in document["ranks"]]
-        if document.get("graph") == template and len(wanted) > 1 and set(wanted) <= set(gpus):
+        if len(wanted) > 1 and set(wanted) <= set(gpus):
             name = graph.name + document["name"].removeprefix(template)
             yield {**document, "name": name[:_NAME], "graph": graph.name}
+
+
+def _of_nodes(document: Document, nodes: frozenset[str]) -> Document:
+    """The placement of a graph with these nodes alone, as an import may leave some out: without the others, and
+    without ranks that would have none."""
+    groups: list[Document] = []
+    for group in document["groups"]:
+        left = [name for name in group["nodes"] if name in nodes or "*" in name]
+        if left:
+            groups.append({**group, "nodes": left})
+    used = {rank for group in groups for rank in group["ranks"]}
+    return {**document, "groups": groups, "ranks": [rank for rank in document["ranks"] if rank["rank"] in used]}
 
 
 def _bundled() -> list[Document]:

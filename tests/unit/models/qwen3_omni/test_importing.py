@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.golden.qwen3_omni import whole
 from tests.golden.qwen3_omni.published import CONFIG, NUMBERS, TENSORS
-from tests.support.checkpoints import imported
+from tests.support.checkpoints import LAPTOP, imported
 from walkgraph.checkpoints.contents import read
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput
@@ -30,6 +30,7 @@ from walkgraph.models.qwen3_omni.presets import OMNI
 from walkgraph.models.qwen3_omni.seeing.config import VISION_TINY, read_vision
 from walkgraph.models.qwen3_omni.seeing.model import VisionEncoder
 from walkgraph.models.qwen3_omni.tensors import published_tensors
+from walkgraph.placement.hardware import with_gpus
 from walkgraph.placement.sizes import find_sizes
 
 TINY = OMNI["qwen3-omni-tiny"]
@@ -110,6 +111,24 @@ def test_a_checkpoint_without_a_talker_only_writes(folder: Path, config: dict[st
     assert "speech" not in graph.description
     assert graph.tasks["chat"].params["system_prompt"].default == ""
     assert any("no talker" in line for line in made.warnings)
+
+
+def test_a_model_that_only_writes_is_placed_on_two_gpus_with_its_encoders_apart(folder: Path) -> None:
+    changed(folder, talker_config=None)
+    renamed(folder, lambda name: "" if name.startswith(("talker.", "code2wav.")) else name)
+    _, made = imported(folder, with_gpus(LAPTOP, 2, 141 * 10**9))
+    assert made.unfit == {}
+    one, two = made.placements
+    assert [one["name"], two["name"]] == ["whole_one_gpu", "whole_encoders_apart_two_gpus"]
+    apart = next(group for group in two["groups"] if group["ranks"] == [1])
+    assert set(apart["nodes"]) == {"audio_encoder", "vision_encoder", "video_encoder", "track_encoder"}
+
+
+def test_one_that_speaks_has_both_placements_on_two_gpus(folder: Path) -> None:
+    _, made = imported(folder, with_gpus(LAPTOP, 2, 141 * 10**9))
+    names = [document["name"] for document in made.placements]
+    assert names == ["whole_one_gpu", "whole_encoders_apart_two_gpus", "whole_two_gpus"]
+    assert made.unfit == {}
 
 
 def test_voices_and_contexts_are_those_of_the_config(folder: Path) -> None:
