@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from walkgraph.abi.states import CausalRows
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm, PromptInputs, padded
+from walkgraph.architectures.prompts.captured_prompts import (
+    CapturedPrompts,
+    PromptAnswers,
+    PromptForm,
+    PromptInputs,
+    padded,
+)
 
 SPARE = 99
 

@@ -19,12 +19,12 @@ from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
-from walkgraph.architectures.paged_prompts import SIZES, PagedPrompts
+from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
+from walkgraph.architectures.prompts.paged_prompts import SIZES, PagedPrompts
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.sampling import biased, count, sample

@@ -12,10 +12,10 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused, reused_block
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.paged_prompts import PagedPrompts
 from walkgraph.architectures.precision import PRECISION
+from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers
+from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.pictures.patches import grid_ids, patchify
 from walkgraph.layers.sampling import sample

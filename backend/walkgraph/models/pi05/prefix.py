@@ -18,7 +18,13 @@ from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm, PromptInputs, padded
+from walkgraph.architectures.prompts.captured_prompts import (
+    CapturedPrompts,
+    PromptAnswers,
+    PromptForm,
+    PromptInputs,
+    padded,
+)
 from walkgraph.layers.attention.block_attention import place_heads
 from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
 from walkgraph.layers.attention.packed_blocks import PackedBlocks

@@ -14,9 +14,9 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows, Segment
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.paged_prompts import PAGES, PagedPrompts
+from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers
+from walkgraph.architectures.prompts.paged_prompts import PAGES, PagedPrompts
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.models.bagel.model import Bagel
 from walkgraph.models.bagel.operators import TEXT_SIZES, TEXTS, Backbone

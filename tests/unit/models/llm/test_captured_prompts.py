@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.support.forwards import Forwards, Replays
 from tests.unit.engine.plans import call
 from walkgraph.abi.operator import LoadContext
-from walkgraph.architectures.paged_prompts import MOST, SIZES
+from walkgraph.architectures.prompts.paged_prompts import MOST, SIZES
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.models.llm.operators import Backbone
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.operator import Capture
-from walkgraph.architectures.captured_prompts import padded
+from walkgraph.architectures.prompts.captured_prompts import padded
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import Placed, Segment, States
-from walkgraph.architectures.captured_prompts import CapturedPrompts, PromptAnswers
-from walkgraph.architectures.paged_prompts import PagedPrompts
+from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers
+from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
 from walkgraph.models.qwen3_omni.talker.model import Talker

@@ -23,13 +23,13 @@ from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext
 from walkgraph.abi.states import CacheShape, Placed, Reused, States, reused_piece
 from walkgraph.abi.step import Row
-from walkgraph.architectures.captured_prompts import PromptAnswers, PromptForm
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
-from walkgraph.architectures.paged_prompts import PagedPrompts
 from walkgraph.architectures.precision import PRECISION
+from walkgraph.architectures.prompts.captured_prompts import PromptAnswers, PromptForm
+from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.architectures.weights import Names, load
 from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.parts import STEM, THINKER, own_name

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CausalRows, Placed
-from walkgraph.architectures.captured_prompts import PromptAnswers, PromptForm, PromptInputs, padded
+from walkgraph.architectures.prompts.captured_prompts import PromptAnswers, PromptForm, PromptInputs, padded
 from walkgraph.layers.attention.few_attention import few_attention
 from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 

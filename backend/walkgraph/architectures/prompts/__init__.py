@@ -1,0 +1,1 @@
+"""Prompts read in captured forwards."""
