@@ -174,9 +174,14 @@ class LanguageBackbone(Operator):
             return outputs
         follow = torch.stack([ids[i][-1] for i in asked])
         sampled = [calls[i] for i in asked]
-        tokens = sample(_with_bias(logits, sampled), self._sampling(sampled, states), counts[asked])
+        good = torch.stack([mine.all() for mine in known.split(whole)])
+        if len(asked) < len(calls):
+            # Not by a list: its copy to the device would wait for the work launched there.
+            rows = self._on_device(torch.tensor(asked))
+            counts, good = counts.index_select(0, rows), good.index_select(0, rows)
+        tokens = sample(_with_bias(logits, sampled), self._sampling(sampled, states), counts)
         answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
-        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])[asked]
+        answers[FINITE] &= good
         for row, i in enumerate(asked):
             outputs[i].update({port: values[row] for port, values in answers.items()})
             if calls[i].params.get("logits"):
