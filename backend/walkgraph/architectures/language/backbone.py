@@ -99,7 +99,11 @@ class LanguageBackbone(Operator):
 
     def prompt_form(self) -> PromptForm:
         """The form of captured prompts: answers with the logits of each, `[P, V]`."""
-        return PagedPrompts(self._read)
+
+        def read(ids: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
+            return PromptAnswers([self._model.read(ids, positions, ends, to)])
+
+        return PagedPrompts(read)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config
@@ -179,7 +183,7 @@ class LanguageBackbone(Operator):
             # Not by a list: its copy to the device would wait for the work launched there.
             rows = self._on_device(torch.tensor(asked))
             counts, good = counts.index_select(0, rows), good.index_select(0, rows)
-        tokens = sample(_with_bias(logits, sampled), self._sampling(sampled, states), counts)
+        tokens = sample(_with_bias(logits, sampled), _sampling_of(sampled, states, self._device), counts)
         answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
         answers[FINITE] &= good
         for row, i in enumerate(asked):
@@ -204,9 +208,6 @@ class LanguageBackbone(Operator):
             logits = self._model.read(new, self._on_device(torch.tensor(at)), ends, attend.placed())
         states.commit(attend)
         return logits
-
-    def _read(self, ids: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
-        return PromptAnswers([self._model.read(ids, positions, ends, to)])
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         if inputs.get("token") is None or inputs.get("ids") is not None:
@@ -252,17 +253,18 @@ class LanguageBackbone(Operator):
             states.put(call.states["seen"], mine.clone() if len(calls) > 1 else mine)
         return counts
 
-    def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
-        whole = [[call.seed, states.length(call.states["kv"])] for call in calls]
-        seed, position = self._on_device(torch.tensor(whole)).unbind(1)
-        # float64 represents the integers among them exactly.
-        given = torch.tensor([[float(call.params[name]) for name in _SAMPLING] for call in calls], dtype=torch.float64)
-        values = zip(_SAMPLING.values(), self._on_device(given).unbind(1), strict=True)
-        return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})
-
     def _on_device(self, value: Tensor) -> Tensor:
         """Move to the device without waiting for it."""
         return value.to(self._device, non_blocking=True)
+
+
+def _sampling_of(calls: Sequence[Call], states: States, device: torch.device) -> SamplingParams:
+    whole = torch.tensor([[call.seed, states.length(call.states["kv"])] for call in calls])
+    seed, position = whole.to(device, non_blocking=True).unbind(1)
+    # float64 represents the integers among them exactly.
+    given = torch.tensor([[float(call.params[name]) for name in _SAMPLING] for call in calls], dtype=torch.float64)
+    values = zip(_SAMPLING.values(), given.to(device, non_blocking=True).unbind(1), strict=True)
+    return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})
 
 
 def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:

@@ -49,7 +49,7 @@ class Backbone(Operator):
         self._und: UndRows | None = None
         served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
         self._texts = CapturedPrompts(
-            PagedPrompts(self._answered, sizes=TEXT_SIZES, most=TEXTS, what="a text"), capture if served else None
+            PagedPrompts(self._read, sizes=TEXT_SIZES, most=TEXTS, what="a text"), capture if served else None
         )
 
     @classmethod
@@ -158,16 +158,13 @@ class Backbone(Operator):
             (h,) = found.prompts
         else:
             last = self._sent([count - 1 for count in accumulate(counts)])
-            h = self._read(ids, self._sent(at), last, attend.placed())
+            [h] = self._read(ids, self._sent(at), last, attend.placed()).prompts
         states.commit(attend)
         self._answer_text(h, calls, states, outputs)
         return outputs
 
-    def _read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
-        return self._by_rows().read(ids, positions, asked, to)
-
-    def _answered(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> PromptAnswers:
-        return PromptAnswers([self._read(ids, positions, asked, to)])
+    def _read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> PromptAnswers:
+        return PromptAnswers([self._by_rows().read(ids, positions, asked, to)])
 
     def _by_rows(self) -> UndRows:
         if self._und is None:
