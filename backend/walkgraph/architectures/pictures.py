@@ -46,7 +46,9 @@ def _on_white(picture: Image.Image) -> Image.Image:
 
 
 def _broken(call: Call) -> CallFailed:
-    message = f"`{call.node}` reads whole {', '.join(FORMATS)} pictures, and this is not one; encode it again"
+    message = (
+        f"`{call.node}` reads whole {', '.join(FORMATS)} pictures, and this is none or is damaged; encode it again"
+    )
     return CallFailed(message, "image", code="invalid_input")
 
 

@@ -87,7 +87,7 @@ def video_stream(container: Any) -> Any:
 
 def broken(call: Call, port: str, formats: Sequence[str]) -> CallFailed:
     names = ", ".join(_NAMES[form] for form in formats)
-    message = f"`{call.node}` reads whole files in {names}, and this is not one; encode it again"
+    message = f"`{call.node}` reads whole files in {names}, and this is none or is damaged; encode it again"
     return CallFailed(message, port, code="invalid_input")
 
 

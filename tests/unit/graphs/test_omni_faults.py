@@ -20,8 +20,8 @@ VIDEO[len(VIDEO) // 3 : len(VIDEO) // 2] = bytes(len(VIDEO) // 2 - len(VIDEO) //
 FAULTS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
     "a prompt too long": ("chat", {"text": ["word " * 200]}, "`thinker` holds at most 512 tokens"),
     "no samples": ("chat", {"audio": [whole.sound(0)]}, "has 0; record more of it"),
-    "no sound": ("chat", {"audio": [b"RIFF, but nothing else"]}, "this is not one; encode it again"),
-    "no picture": ("chat", {"image": [b"\x89PNG\r\n\x1a\n, and no more"]}, "this is not one; encode it again"),
+    "no sound": ("chat", {"audio": [b"RIFF, but nothing else"]}, "or is damaged; encode it again"),
+    "no picture": ("chat", {"image": [b"\x89PNG\r\n\x1a\n, and no more"]}, "or is damaged; encode it again"),
     "a corrupt video": ("watch", {"video": [bytes(VIDEO)], "text": ["What moves?"]}, "encode it again"),
 }
 

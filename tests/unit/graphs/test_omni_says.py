@@ -92,6 +92,17 @@ def test_each_word_needs_a_frame(local: LocalDeployment) -> None:
     assert local.outputs.pop("enough")["audio"]
 
 
+def test_instructions_that_are_too_long_are_refused_before_speech_begins(local: LocalDeployment) -> None:
+    local.submit("long", "say", {**FRAMES, **GREEDY, "instructions": "Sadly. " * 80}, {"text": ["A heron."]})
+    local.run()
+    assert local.failed.keys() == {"long"}
+    told = local.failed.pop("long")
+    assert (told.code, told.node) == ("invalid_input", "request")
+    assert "at most 512 tokens" in told.message
+    assert local.outputs.pop("long", {}) == {}
+    local.release("long")
+
+
 def test_a_text_without_words_has_no_sound(local: LocalDeployment) -> None:
     local.submit("nothing", "say", {**FRAMES, **GREEDY}, {"text": [""]})
     assert made(local, ["nothing"])["nothing"] == {}

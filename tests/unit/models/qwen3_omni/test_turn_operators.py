@@ -7,9 +7,21 @@ import torch
 
 from tests.golden.qwen3_omni import thinking
 from tests.unit.engine.plans import call
+from walkgraph.abi.calls import CallFailed
 from walkgraph.abi.operator import LoadContext
 from walkgraph.models.qwen3_omni.presets import text_edges
 from walkgraph.models.qwen3_omni.thinker.turn_operators import TurnMarker
+
+
+def _context() -> LoadContext:
+    return LoadContext(
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        folder=None,
+        shared={},
+        options={},
+        random=("qwen3-omni-tiny", 0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -24,17 +36,20 @@ from walkgraph.models.qwen3_omni.thinker.turn_operators import TurnMarker
     ],
 )
 def test_a_turn_is_marked_as_published(mark: str, text: str | None, wanted: str) -> None:
-    context = LoadContext(
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-        folder=None,
-        shared={},
-        options={},
-        random=("qwen3-omni-tiny", 0),
-    )
+    context = _context()
     inputs = {} if text is None else {"text": text}
     (given,) = TurnMarker.load(context).forward([call("turn", inputs, mark=mark)], None)  # type: ignore[arg-type]
     assert given["ids"].tolist() == thinking.ids_of(wanted)
+
+
+def test_a_turn_that_is_too_long_is_refused() -> None:
+    marker = TurnMarker.load(_context())
+    ids = thinking.ids_of("<|im_start|>user\nHello<|im_end|>\n")
+    for most in (0, len(ids)):
+        (given,) = marker.forward([call("turn", {"text": "Hello"}, mark="user", context=most)], None)  # type: ignore[arg-type]
+        assert given["ids"].tolist() == ids
+    with pytest.raises(CallFailed, match=f"at most {len(ids) - 1} tokens, and these are {len(ids)}"):
+        marker.forward([call("turn", {"text": "Hello"}, mark="user", context=len(ids) - 1)], None)  # type: ignore[arg-type]
 
 
 def test_the_edges_of_a_text_are_those_of_a_turn() -> None:

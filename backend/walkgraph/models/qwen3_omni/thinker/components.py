@@ -7,6 +7,7 @@ from walkgraph.graph.declaring import (
     Declarations,
     boolean,
     choice,
+    integer,
     kv_cache,
     literal,
     penalty_params,
@@ -27,7 +28,8 @@ THINKING: tuple[Component, ...] = (
         params={
             "mark": choice(
                 ("system", "user", "assistant", "end"), "The speaker whose turn begins, or the end of any turn."
-            )
+            ),
+            "context": integer("Maximum number of tokens; 0 sets no limit.", default=0, min=0, max=2**20),
         },
         cost="launch",
         host=True,

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 import torch
 
-from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
@@ -34,7 +34,18 @@ class TurnMarker(Operator):
         return cls(config.thinker.marks, vocabulary_of(context))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
+        return [{"ids": torch.tensor(self._fitting(call), dtype=torch.int64)} for call in calls]
+
+    def _fitting(self, call: Call) -> list[int]:
+        """Raises CallFailed for more tokens than may be."""
+        ids, most = self._ids(call), int(call.params.get("context", 0))
+        if 0 < most < len(ids):
+            raise CallFailed(
+                f"`{call.node}` takes at most {most} tokens, and these are {len(ids)}; send less, or raise `context`",
+                "text",
+                code="invalid_input",
+            )
+        return ids
 
     def _ids(self, call: Call) -> list[int]:
         mark, given = str(call.params["mark"]), call.inputs.get("text")
