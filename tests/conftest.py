@@ -67,7 +67,7 @@ _ORDER = {place: number for number, place in enumerate(_PLACES)}
 NUMBERS: dict[str, tuple[float, float, str]] = {
     "schedules": (2_000, 10_000, "simulated worlds that are run"),
     "openapi-cases": (1_000, 2_500, "requests made from the OpenAPI document, in all"),
-    "gestures": (35, 100, "what is done at random in the editor"),
+    "gestures": (14, 100, "what is done at random in the editor"),
     "pipelines": (25, 100, "random graphs of small components"),
     "storm-seconds": (6.0, 60.0, "how long runs are steered at random, in all"),
     "held-rounds": (2, 10, "deployments whose conductor is held at first"),
