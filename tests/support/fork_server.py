@@ -25,6 +25,11 @@ class SharedForkServer:
         self.process = subprocess.Popen([sys.executable, *command], env=worker_environment(), pass_fds=(file,))
         self.pid = self.process.pid
 
+    def close(self) -> None:
+        """Removes its socket. The process must have ended."""
+        self.listener.close()
+        self._folder.cleanup()
+
     async def running(self) -> Path:
         return self.socket
 

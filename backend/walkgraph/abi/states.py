@@ -67,7 +67,7 @@ def reused_block(call: Call, port: str, slot: str, rows: int, states: "States") 
     if digest is None:
         return Reused(0, None)
     # A port decides how its values are read.
-    block = int.from_bytes(blake2b(digest, digest_size=16, person=port.encode()[:16]).digest(), "big")
+    block = int.from_bytes(blake2b(digest + port.encode(), digest_size=16).digest(), "big")
     tokens = _named(block, rows)
     return Reused(states.reuse(call.states[slot], tokens, block=True, answered=call.answered), tokens)
 

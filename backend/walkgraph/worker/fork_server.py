@@ -8,7 +8,7 @@ Nothing here may start threads or touch a GPU: a fork has neither.
 """
 
 import argparse
-import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -60,11 +60,16 @@ class ForkServer:
                     self._accept()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            self._connections[connection.fileno()] = connection
-            self._poll.register(connection, select.POLLIN)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE) and (self._connections or self._children):
+                # Who waits is accepted once a file is closed. Until then the listener would never let `poll` wait.
+                self._poll.unregister(self._listener)
+            return
+        connection.setblocking(False)
+        self._connections[connection.fileno()] = connection
+        self._poll.register(connection, select.POLLIN)
 
     def _hear(self, connection: socket.socket) -> forks.Fork | None:
         """Reads one message. Returns it in the process that it asked for."""
@@ -94,11 +99,18 @@ class ForkServer:
             self._become(files[forks.LIFELINE], files[forks.OUTPUT])
             named(f"rank {message.rank}")
             return message
-        # It can't be reaped before this, so the number is still its own.
-        pidfd = os.pidfd_open(pid)
+        try:
+            # It can't be reaped before this, so the number is still its own.
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:  # no more files: nobody could hear of its end
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self._tell(connection, forks.Forked(message.rank, message.start, 0, error.errno or 1))
+            return None
         self._children[pidfd] = _Child(pid, message.rank, message.start, connection)
         self._poll.register(pidfd, select.POLLIN)
-        self._tell(connection, forks.Forked(message.rank, message.start, pid), pidfd)
+        if not self._tell(connection, forks.Forked(message.rank, message.start, pid), pidfd):
+            os.kill(pid, signal.SIGKILL)  # its conductor doesn't know of it
         return None
 
     def _become(self, lifeline: int, output: int) -> None:
@@ -117,22 +129,26 @@ class ForkServer:
         child = self._children.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
+        self._poll.register(self._listener, select.POLLIN)
         _, status = os.waitpid(child.pid, 0)
         self._tell(child.connection, forks.Exited(child.rank, child.start, os.waitstatus_to_exitcode(status)))
 
-    def _tell(self, connection: socket.socket, message: forks.FromForkServer, *files: int) -> None:
-        """Sends a message. A conductor that doesn't read is no longer served."""
+    def _tell(self, connection: socket.socket, message: forks.FromForkServer, *files: int) -> bool:
+        """Sends a message. A conductor that doesn't read is no longer served: returns False then."""
         if connection.fileno() == -1:
-            return
+            return False
         try:
             forks.send(connection, message, *files)
         except OSError:
             self._close(connection)
+            return False
+        return True
 
     def _close(self, connection: socket.socket) -> None:
         del self._connections[connection.fileno()]
         self._poll.unregister(connection)
         connection.close()
+        self._poll.register(self._listener, select.POLLIN)
 
 
 def _find_new_packages() -> None:

@@ -326,3 +326,13 @@ def test_a_view_is_kept_as_it_was() -> None:
     assert found is not None
     assert found["value"].tolist() == [3, 4]
     assert memo.bytes < 1000
+
+
+def test_values_too_deep_for_a_digest_or_a_copy_end_nothing() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    memo = Memo(MIB)
+    memo.keep(b"key", {"result": deep})
+    assert (len(memo), memo.bytes) == (0, 0)
+    assert memo.find(b"key") is None

@@ -92,6 +92,19 @@ def test_a_schedule_that_found_a_fault_finds_none(seed: int, fault: str) -> None
     assert world(known_scenarios(), seed, page=NO_PAGE).run().ends, fault
 
 
+@pytest.mark.parametrize(
+    ("seed", "fault"),
+    [
+        (
+            6002698,
+            "a loop that was held before its first iteration missed the items that came meanwhile, and never ended",
+        )
+    ],
+)
+def test_a_schedule_with_all_its_acts_that_found_a_fault_finds_none(seed: int, fault: str) -> None:
+    assert world(known_scenarios(), seed).run().ends, fault
+
+
 def test_a_seed_makes_the_same_world_every_time() -> None:
     first, second = run_seeds(range(7, 15)), run_seeds(range(7, 15))
     assert (first.ends, first.counts, first.seconds) == (second.ends, second.counts, second.seconds)

@@ -27,6 +27,7 @@ from walkgraph.wire.watching import Break, HeldCall, Watch
 from walkgraph.wire.watching import Gate as Order
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
+    Allow,
     CallDone,
     Cancelled,
     Command,
@@ -381,6 +382,23 @@ def test_a_loop_is_held_before_it_is_entered() -> None:
     (held,) = halts(commands)[0].held
     out = order(core, "one", held)
     assert [type(c) for c in out if not isinstance(c, Report)] == [RunLoop]
+
+
+def test_what_a_held_loop_is_allowed_comes_behind_it() -> None:
+    plan = plan_of(drawn("synthetic_faults"))
+    core = Core(plan, Rank(0))
+    params = {"seed": 0, "times": 6, "at": 99, "work": 0, "side": 1}
+    (loop,) = (c for c in core.handle(Started(R, one_walk(plan, "fail"), params, {})) if isinstance(c, RunLoop))
+    gate = Gate(plan, Rank(0), R, STEPS, lambda: ())
+    gate.obey(Order(run=R, mode="close", call=None, number=1))
+    call = loop.call
+    more = [Allow(Ref(call.run, call.step, call.use, call.iteration), upto) for upto in (1, 3)]
+    other = Allow(Ref(call.run, call.step + 1, call.use, call.iteration), 1)
+    passed = [*gate.take([loop, more[0]]), *gate.take([other, more[1]])]
+    assert [c for c in passed if isinstance(c, RunLoop | Allow)] == [other]
+    passed = gate.obey(Order(run=R, mode="open", call=None, number=2))
+    assert [c for c in passed if not isinstance(c, Report | Observe)] == [loop, *more]
+    assert gate.take([more[1]]) == [more[1]]
 
 
 def test_breakpoints_close_the_gate_and_let_pass_what_was_let_pass() -> None:

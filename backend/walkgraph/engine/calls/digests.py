@@ -21,8 +21,6 @@ from walkgraph.graph.conversation import Conversation
 _SIZE: Final = 16
 _LONGEST: Final = 64 << 20
 """The most bytes of a value that are digested."""
-_NAME: Final = 16
-"""The most characters of a kind's name."""
 
 
 class Digests:
@@ -81,11 +79,18 @@ class Digests:
 
 
 def digest_of(value: Any) -> bytes | None:
-    """The digest of a value's contents; None where they aren't in host memory, are too large, or of an unknown kind."""
+    """The digest of a value's contents; None where they aren't in host memory, are too large, too deep, or of an
+    unknown kind."""
+    try:
+        return _digest(value)
+    except (RecursionError, TypeError):  # too deep, or with keys that have no order
+        return None
+
+
+def _digest(value: Any) -> bytes | None:
     match value:
         case str() | bytes() | bool() | int() | float():
-            data = value if isinstance(value, bytes) else repr(value).encode()
-            return blake2b(data, digest_size=_SIZE, person=type(value).__name__.encode()).digest()
+            return blake2b(_kind(value) + _data(value), digest_size=_SIZE).digest()
         case Tensor() if value.device.type == "cpu" and value.nbytes <= _LONGEST:
             kind = repr((value.dtype, tuple(value.shape))).encode()
             made = blake2b(kind, digest_size=_SIZE, person=b"tensor")
@@ -93,24 +98,43 @@ def digest_of(value: Any) -> bytes | None:
                 made.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
             return made.digest()
         case list() | tuple():
-            return _together(type(value).__name__[:_NAME], cast("Sequence[Any]", value))
+            return _together(_kind(value), cast("Sequence[Any]", value))
         case Mapping():
             named = cast("Mapping[str, Any]", value)
-            return _together("mapping", [one for name in sorted(named) for one in (name, named[name])])
+            return _together(b"mapping", [one for name in sorted(named) for one in (name, named[name])])
         case Conversation():
             parts = [part.value for turn in value.turns for part in turn.parts]
             kinds = [[part.modality for part in turn.parts] for turn in value.turns]
             turns = [(turn.role, turn.tool_calls, turn.tool_call_id) for turn in value.turns]
-            return _together("messages", [repr((turns, kinds, value.tools)), *parts])
+            return _together(b"messages", [repr((turns, kinds, value.tools)), *parts])
         case _:
             return None
 
 
-def _together(kind: str, values: Sequence[Any]) -> bytes | None:
+def _kind(value: Any) -> bytes:
+    """The name of a value's type, which no other kind's begins with."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}:".encode(errors="surrogatepass")
+
+
+def _data(value: str | bytes | float) -> bytes:
+    """The bytes of a simple value. Those of an integer have no longest length, unlike its decimal digits."""
+    match value:
+        case str():
+            return str.encode(value, errors="surrogatepass")
+        case bytes():
+            return bytes(value)
+        case int():
+            return hex(value).encode()
+        case _:
+            return float.hex(value).encode()
+
+
+def _together(kind: bytes, values: Sequence[Any]) -> bytes | None:
     """The digest of several values in order."""
-    made = blake2b(str(len(values)).encode(), digest_size=_SIZE, person=kind.encode())
+    made = blake2b(kind + str(len(values)).encode(), digest_size=_SIZE)
     for value in values:
-        digest = digest_of(value)
+        digest = _digest(value)
         if digest is None:
             return None
         made.update(digest)

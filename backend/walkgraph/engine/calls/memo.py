@@ -56,7 +56,10 @@ class Memo:
     def keep(self, key: bytes, outputs: Outputs) -> None:
         """Keep a copy, unless it has a value of an unknown kind, or is too large. The values themselves may be views of
         memory that is written to later."""
-        size = _size(outputs)
+        try:
+            size = _size(outputs)
+        except RecursionError:  # too deep
+            return
         if size is None or size + _OVERHEAD > self.limit or key in self._entries:
             return
         self._entries[key] = _copied(outputs), size + _OVERHEAD

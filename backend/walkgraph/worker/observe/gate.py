@@ -16,7 +16,7 @@ from walkgraph.placement.tables import Plan, StepPlan
 from walkgraph.wire.messages import Halted
 from walkgraph.wire.watching import Break, HeldCall
 from walkgraph.wire.watching import Gate as Order
-from walkgraph.worker.events import Command, FreeLoops, HoldLoops, MoveState, Ref, Report, RunCall, RunLoop
+from walkgraph.worker.events import Allow, Command, FreeLoops, HoldLoops, MoveState, Ref, Report, RunCall, RunLoop
 from walkgraph.worker.observe.observing import held_values
 
 _Called = RunCall | RunLoop | MoveState
@@ -25,6 +25,8 @@ _Called = RunCall | RunLoop | MoveState
 class _HeldCommand(NamedTuple):
     command: _Called
     told: HeldCall
+    allowed: list[Allow]
+    """What its loop was allowed meanwhile: the engine doesn't know the loop yet."""
 
 
 class Gate:
@@ -61,6 +63,8 @@ class Gate:
         for command in commands:
             if isinstance(command, _Called):
                 self._come(command, out)
+            elif isinstance(command, Allow) and command.ref in self._held:
+                self._held[command.ref].allowed.append(command)
             else:
                 out.append(command)
         self._say(out)
@@ -99,7 +103,7 @@ class Gate:
         if self._open or self._within(told):
             self._pass(command, out)
         else:
-            self._held[_ref(command)] = _HeldCommand(command, told)
+            self._held[_ref(command)] = _HeldCommand(command, told, [])
             out += held_values(self._plan, self._steps, command)
 
     def _close(self, out: list[Command]) -> None:
@@ -117,6 +121,7 @@ class Gate:
             if which(held.told):
                 del self._held[ref]
                 self._pass(held.command, out)
+                out += held.allowed
 
     def _pass(self, command: _Called, out: list[Command]) -> None:
         if isinstance(command, RunLoop):
