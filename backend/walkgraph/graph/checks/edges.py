@@ -95,6 +95,8 @@ def check_use(context: Context, walk: str, facts: WalkStructure, found: End, pat
     if found.entry is None:
         if not context.draft.has_gaps("walks", walk, "body"):
             message = f"no use `{found.name}` in the body; {context.nearest(found.name, facts.uses)}"
+            if found.name in context.graph.nodes:
+                message = f"the node `{found.name}` is not in the body of `{walk}`; put it there, or remove the edge"
             context.add("unknown_use", path, message)
         return False
     component = context.component(found.entry.node)

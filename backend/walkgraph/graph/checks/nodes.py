@@ -58,7 +58,9 @@ def _weights(context: Context, name: str, node: Node, component: Component) -> N
     weights = context.graph.weights.get(node.weights)
     if weights is None:
         if not context.draft.is_broken("weights", node.weights):
-            advice = context.nearest(node.weights, context.graph.weights)
+            advice = f"add an entry of the graph with family {_families(component)}"
+            if context.graph.weights:
+                advice = context.nearest(node.weights, context.graph.weights)
             context.add("unknown_weights", path, f"no weights `{node.weights}` in the graph; {advice}")
     elif weights.family not in component.fitting:
         message = f"`{component.name}` reads {_read(component)}, and `{node.weights}` is of family `{weights.family}`"
@@ -77,8 +79,11 @@ def _entry(context: Context, component: Component) -> str:
     fitting = [name for name, weights in context.graph.weights.items() if weights.family in component.fitting]
     if fitting:
         return " or ".join(f"`{name}`" for name in fitting[:_LISTED])
-    families = " or ".join(f"`{family}`" for family in component.fitting[:_LISTED])
-    return f"an entry of the graph with family {families}"
+    return f"an entry of the graph with family {_families(component)}"
+
+
+def _families(component: Component) -> str:
+    return " or ".join(f"`{family}`" for family in component.fitting[:_LISTED])
 
 
 def _states(context: Context, name: str, node: Node, component: Component) -> None:

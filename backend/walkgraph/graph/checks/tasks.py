@@ -350,8 +350,8 @@ def _comes_before(step: StepAt, at: StepAt) -> bool:
 
 def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) -> None:
     """Check that every input has steps, and every branch of a `for` an input."""
-    if context.draft.has_gaps(*path, "steps") or context.draft.has_gaps(*path, "inputs"):
-        return
+    if not steps or context.draft.has_gaps(*path, "steps") or context.draft.has_gaps(*path, "inputs"):
+        return  # without steps, no output is sent, and that is said
     found: dict[str, Path] = {}
     for lane, lane_steps in lanes(task).items():
         _branches(context, lane_steps, (*path, "steps", *([lane] if lane else [])), found)
@@ -428,6 +428,10 @@ def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]
             context.add("duplicate_name", where, f"the output `{output}` is listed twice; keep one")
         elif output not in sent and not gaps:
             message = f"no Walk of the task's steps sends `@out.{output}`; {context.nearest(output, sent)}"
+            if not steps:
+                message = (
+                    f"the task has no steps, so nothing sends `@out.{output}`; add a step with a Walk that sends it"
+                )
             context.add("output_never_sent", where, message)
         listed.add(output)
         kinds = sent.get(output, {})

@@ -144,7 +144,10 @@ def _what(path: Path, document: Any) -> str:
     chunks = (doc.Fixed, doc.Sliding, doc.LeftContext, doc.Whole)
     if model in chunks:
         return "a chunk policy"
-    return names.get(model, f"a {model.__name__.lower()}") if model else "it"
+    if model is None:
+        return "it"
+    name = model.__name__.lower()
+    return names.get(model, f"{'an' if name[0] in 'aeiou' else 'a'} {name}")
 
 
 def _fields(path: Path, document: Any) -> Iterator[str]:
