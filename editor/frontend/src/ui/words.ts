@@ -1,7 +1,6 @@
 // Figures, times and counts in words, alike in all panels. Pure.
 
 /** `1 error`, `3 errors`; of nouns that take an s. */
-import type { PlayedShown } from "../messages/answers";
 import { strings } from "../strings";
 
 export function plural(count: number, noun: string): string {
@@ -74,7 +73,7 @@ export function endWords({ loop, iterations, reason }: { loop: string; iteration
 }
 
 /** How what a run gave to be played came, for a player that began with the first of it. */
-export function playedWords({ seconds, underruns, late }: PlayedShown): string {
+export function playedWords({ seconds, underruns, late }: Record<"seconds" | "underruns" | "late", number>): string {
   const whole = showSeconds(seconds);
   return underruns === 0
     ? strings.ui.playedInTime(whole)
