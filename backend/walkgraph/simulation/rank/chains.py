@@ -26,13 +26,6 @@ class _ChainedNode(NamedTuple):
         return self.name
 
 
-class _MadeCalls(NamedTuple):
-    made: Sequence[Result]
-
-    def results(self) -> Sequence[Result]:
-        return self.made
-
-
 class _ChainFailures:
     def of(self, call: Call, raised: Exception) -> ErrorInfo:
         return ErrorInfo(code="node_error", message=str(raised), node=call.node)
@@ -45,10 +38,10 @@ class _ChainForwards:
     """Makes the calls of a link, one by one."""
 
     def __init__(self, made: Made) -> None:
-        self._made, self.failures = made, _ChainFailures()
+        self._make, self.failures = made, _ChainFailures()
 
-    def launch(self, operator: Any, device: Any, calls: Sequence[Call]) -> _MadeCalls:
-        return _MadeCalls([self._made(call) for call in calls])
+    def made(self, operator: Any, device: Any, calls: Sequence[Call]) -> list[Result]:
+        return [self._make(call) for call in calls]
 
 
 def chain_runner(functions: Mapping[str, Serve], made: Made, clock: Callable[[], float]) -> ChainRunner:
