@@ -42,7 +42,7 @@ CONVERSING = 0.5
 """Share of the worlds with sessions in which graphs change among those with sessions."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
-YOUNG = 100_000
+YOUNG = 400_000
 """Objects made and kept between two collections of garbage; a world makes some ten thousand."""
 MOST_FAULTS = 20
 """Most faults in a report's text."""
