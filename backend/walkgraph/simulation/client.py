@@ -117,6 +117,7 @@ class SimulatedClient:
                 return
             self._counts["sessions begun anew under another graph"] += 1
             session, after = after.session, None
+            run = RunId(f"a{len(self.runs)}")  # several may have waited with the same number
         request = request or chance.choice(served)
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
