@@ -72,6 +72,8 @@ class Person:
         """An empty Walk, whose canvas opens."""
         self.page.get_by_role("button", name="Add a Walk").click()
         expect(self.page.get_by_text("This Walk has no steps yet.")).to_be_visible()
+        # Before, the field is that of the graph.
+        expect(self.page.get_by_label("Name", exact=True)).to_have_value(re.compile("^walk"))
         self.enter("Name", name)
         tab = self.page.get_by_role("tab", name=re.compile(f"^{name}"))
         expect(tab).to_have_attribute("aria-selected", "true")
@@ -161,13 +163,21 @@ class Person:
     def carry(self, what: Locator, onto: Locator) -> None:
         """As `drag`, with eyes on where it is to go: that moves when a new plan has come."""
         mouse = self.page.mouse
-        start = self.middle(what)
+        start = self.resting(what)
         mouse.move(*start)
         mouse.down()
         mouse.move(start[0] + 6, start[1] + 6)
         mouse.move(*self.middle(onto), steps=8)
-        mouse.move(*self.middle(onto))
+        mouse.move(*self.resting(onto))
         mouse.up()
+
+    def resting(self, locator: Locator) -> Point:
+        """The middle of an element, once it has kept its place for two frames."""
+        seen, found = None, self.middle(locator)
+        while found != seen:
+            self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            seen, found = found, self.middle(locator)
+        return found
 
     def sought(self, words: str, key: str) -> Locator:
         """The row of the palette that is its first once the list follows the search."""

@@ -360,12 +360,17 @@ def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_token_ids_are_read_where_no_device_is_waited_for() -> None:
-    one = call("node", {"ids": ids(1, 2), "x": torch.ones(2), "grid": ids(1, 2)[None], "there": ids(3).to("meta")})
-    wanted = {"ids": [1, 2], "x": None, "grid": None, "there": None, "absent": None}
+    given = {"ids": ids(1, 2), "x": torch.ones(2), "grid": ids(1, 2)[None], "there": ids(3).to("meta")}
+    one = call("node", {**given, "large": torch.ones(1 << 15), "many": torch.arange(1 << 14)})
+    wanted = {"ids": [1, 2], "x": None, "grid": None, "there": None, "absent": None, "large": None}
     for _ in range(2):
         assert {port: one.numbers(port) for port in wanted} == wanted
         _place(one, torch.device("meta"), Digests())
         assert one.inputs["ids"].is_meta
-    assert list(one.host) == ["ids"]
+    # Beside integers, what is small.
+    assert list(one.host) == ["ids", "x", "grid", "many"]
+    assert one.near("x") is given["x"]
+    assert one.near("large").is_meta
+    assert one.near("absent") is None
     assert replace(one, inputs={"ids": one.inputs["ids"]}).numbers("ids") is None
     assert reused(one, "there", "kv", table().transaction("op")) == (0, None)

@@ -177,6 +177,7 @@ def qwen3_omni() -> Family:
                 Asked("watch", {**how, **film, "seed": 4, "use_audio_in_video": heard}, watched)
                 for heard in (False, True)
             ),
+            Asked("say", {"max_frames": 7, "seed": 5}, {"text": ["hi"]}),
         ],
     )
 
