@@ -113,7 +113,7 @@ def person(
 
 
 def forget(page: Page, origin: str) -> None:
-    """All that the browser keeps of this origin, but for its cache."""
+    """Clear everything that the browser keeps of this origin, except its cache."""
     kept = "cookies,local_storage,indexeddb,cache_storage,service_workers"
     session = page.context.new_cdp_session(page)
     session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": kept})

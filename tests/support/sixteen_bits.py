@@ -47,7 +47,7 @@ ROUNDED = 0.01
 """Half of a layer's rows are nearer than this: a number of a row goes through some ten roundings of at most 2 ** -9,
 whose errors are independent, so they add up to about three of them, 0.006."""
 SOUNDED = 0.03
-"""Of sound: some twenty stages follow each other, and sines of large numbers make errors grow."""
+"""The limit for sound: some twenty stages follow each other, and sines of large numbers make errors grow."""
 FAR, FEW = 0.03, 0.25
 """No row is farther off, but for rows that choose another expert. Of 128 experts the eighth and the ninth are a
 sixteenth of the logits' spread apart in the mean, ten times what rounding moves a logit: one row in ten changes one."""

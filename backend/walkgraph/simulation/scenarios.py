@@ -85,7 +85,7 @@ class Scenario:
 
     @cached_property
     def fused_variants(self) -> Mapping[Rank, Variants]:
-        """Those in which chains of small nodes are one call."""
+        """Scenarios in which chains of small nodes are one call."""
         return {rank.rank: Variants(self.plan, rank.rank, fused=True) for rank in self.plan.ranks}
 
     @cached_property

@@ -23,7 +23,7 @@ class Simulator:
         """Seconds since the world began."""
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.apart = random.Random(f"apart {seed}")  # noqa: S311 - no secret
-        """For what was added later: `chance` goes on as before."""
+        """Draws for later additions, so that `chance` goes on as before."""
         self.counts = Counter[str]()
         """Occurrences by kind."""
         self.blocked = 0

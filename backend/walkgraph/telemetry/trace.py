@@ -114,7 +114,7 @@ class LoopReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """How what the run gave to be played came (`wire.messages.Played`)."""
+    """The playback of a run (`wire.messages.Played`)."""
 
     seconds: float
     underruns: int

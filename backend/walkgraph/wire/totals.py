@@ -39,7 +39,7 @@ class LoopEnd(Message, frozen=True, tag="loop_end"):
 
 
 class Played(Message, frozen=True, tag="played"):
-    """What a run gave to be played as it came, such as speech, and how it came: on the rank where it was latest."""
+    """The playback of what a run gave as it came, such as speech, on the rank where it was latest."""
 
     seconds: float
     underruns: int = 0

@@ -120,7 +120,7 @@ def test_a_page_counts_them() -> None:
 
 
 def test_a_span_counts_with_the_last_row_alone() -> None:
-    """As a prompt's, part by part, whose rows don't take one position each."""
+    """Parts of a prompt whose rows don't take one position each."""
     states = table()
 
     def read(key: StateKey, span: float) -> tuple[int, float]:

@@ -21,7 +21,7 @@ GREEDY = {"speech_temperature": 0.0, "code_temperature": 0.0}
 DRAWN = {"speech_temperature": 0.9, "code_temperature": 1.0}
 FRAMES = {"max_frames": 8}
 ROUNDING = 2 / 32768
-"""Of samples, whose batches differ."""
+"""The tolerance of samples, whose batches differ."""
 
 
 @pytest.fixture(scope="module", params=[ONE, TWO])

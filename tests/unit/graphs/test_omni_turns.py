@@ -36,7 +36,7 @@ def deployed(name: str, *, keeps: bool) -> LocalDeployment:
 
 
 class Asked(NamedTuple):
-    """What a run gave, and by rank the tokens that it read and those of them that were found."""
+    """The outputs of a run, and by rank the tokens that it read and those of them that were found."""
 
     outputs: dict[str, list[Any]]
     read: dict[int, int]

@@ -194,7 +194,7 @@ class SaysSentAtOnce(Core):
 
 
 class BeginsAnew(Conductor):
-    """What follows an approval begins the run anew."""
+    """The steps behind an approval begin the run anew."""
 
     def handle_all(self, events: Iterable[Heard], now: float) -> list[Ordered]:
         return super().handle_all([self._first(event) for event in events], now)

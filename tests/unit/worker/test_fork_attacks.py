@@ -61,7 +61,7 @@ def answer(connection: socket.socket) -> forks.FromForkServer:
 
 
 def asked(connection: socket.socket, folder: Path, start: int) -> forks.FromForkServer:
-    """What is answered to one who asks for a worker that can't load."""
+    """The answer to one who asks for a worker that can't load."""
     ours, held = os.pipe()
     with (folder / "log").open("wb") as log:
         forks.send(connection, forks.Fork(str(folder), 0, start), ours, log.fileno())

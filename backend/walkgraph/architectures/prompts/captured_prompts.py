@@ -30,9 +30,9 @@ class PromptInputs(NamedTuple):
 
 class PromptAnswers(NamedTuple):
     prompts: Sequence[Tensor] = ()
-    """Each `[P, ...]`: one entry for a prompt."""
+    """Tensors `[P, ...]` with one entry for a prompt."""
     rows: Sequence[Tensor] = ()
-    """Each `[R, ...]`: one entry for a row."""
+    """Tensors `[R, ...]` with one entry for a row."""
 
 
 class PromptForm(Protocol):

@@ -58,7 +58,7 @@ class RunRecord:
     """Tokens read on the rank that read most; the other ranks read the same tokens, or what that one generated."""
     found: int = 0
     played: m.Played | None = None
-    """On the rank where it was latest: those before it hand on what that one sends."""
+    """The playback on the rank where it was latest: ranks before it hand on what that one sends."""
     error: ErrorInfo | None = None
     heard: float = 0.0
     """Time of the last message about it from or to a rank."""
@@ -173,7 +173,7 @@ class RunTable:
 
 
 def later(one: m.Played | None, other: m.Played | None) -> m.Played | None:
-    """What was played with more, or longer, interruptions."""
+    """Returns the playback with more, or longer, interruptions."""
     found = [played for played in (one, other) if played is not None]
     return max(found, key=lambda played: (played.underruns, played.late, played.seconds), default=None)
 

@@ -39,7 +39,7 @@ class Pool:
 
     @property
     def each(self) -> Sequence[Tensor]:
-        """All that a slot has a row of."""
+        """The tensors that have a row for each slot."""
         return (*self.k, *self.v, *self.outputs.values())
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:

@@ -46,7 +46,7 @@ class _PagesOnHost(NamedTuple):
     pages: Sequence[int]
     """Their numbers in the pool before."""
     layers: list[Tensor]
-    """Of each tensor of the pool: `[pages, PAGE, ...]`."""
+    """A copy of each tensor of the pool, `[pages, PAGE, ...]`."""
 
 
 class _TensorMove(NamedTuple):

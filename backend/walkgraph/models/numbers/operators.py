@@ -220,7 +220,7 @@ def _has_zero(value: Tensor) -> bool:
 
 
 def _scalar(value: Number) -> Tensor:
-    """As `torch.tensor`, in a third of the time where the value fits its type."""
+    """Makes what `torch.tensor` makes, in a third of the time where the value fits its type."""
     if type(value) is int and value in INTEGERS:
         return torch.scalar_tensor(value, dtype=torch.int64)
     if type(value) is float and abs(value) < _LARGE:

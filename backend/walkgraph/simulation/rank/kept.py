@@ -22,7 +22,7 @@ class _Host(NamedTuple):
 
 
 class _LoadedNode(NamedTuple):
-    """What the memo reads of a loaded operator."""
+    """The fields of a loaded operator that the memo reads."""
 
     content: str
     operator: _Pure = _Pure()
@@ -30,7 +30,7 @@ class _LoadedNode(NamedTuple):
 
 
 class SimulatedMemo:
-    """What a process keeps, and who made it."""
+    """The outputs that a process keeps, and who made them."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.memo = Memo(simulator.apart.choice(LIMITS))

@@ -26,7 +26,7 @@ class _HeldCommand(NamedTuple):
     command: _Called
     told: HeldCall
     allowed: list[Allow]
-    """What its loop was allowed meanwhile: the engine doesn't know the loop yet."""
+    """Permissions that its loop got meanwhile: the engine doesn't know the loop yet."""
 
 
 class Gate:

@@ -75,7 +75,7 @@ class _Unread(NamedTuple):
 
     call: Call
     place: Placement
-    """That of the whole prompt."""
+    """The placement of the whole prompt."""
     part: range
     names: Sequence[int] | None
     """As in `Segment.tokens`."""

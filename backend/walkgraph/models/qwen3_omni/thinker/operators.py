@@ -157,7 +157,7 @@ class Thinker(LanguageBackbone):
         return PromptAnswers([logits], [] if between.kept is None else [between.kept])
 
     def _told(self, call: Call, states: States) -> Outputs:
-        """What the talker reads of media that a call has appended, or found."""
+        """Returns what the talker reads of media that a call has appended, or found."""
         piece, key = piece_of(call, self._config), call.states["kv"]
         count, end, hidden = len(piece.ids), states.length(key), Outputs()
         if self._config.told is not None and (call.read is None or _HIDDEN in call.read):
