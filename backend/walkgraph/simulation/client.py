@@ -224,7 +224,13 @@ class SimulatedClient:
     @property
     def over(self) -> bool:
         """True once all planned acts are done and all runs have ended."""
-        return not self.planned and all(run.over for run in self.runs.values())
+        if self.planned:
+            return False
+        # Asked at every step of the simulation.
+        for run in self.runs.values():  # noqa: SIM110
+            if run.finished is None and run.rejected is None:
+                return False
+        return True
 
     # ── messages ──
 

@@ -102,8 +102,9 @@ class SimulatedDeployment:
 
     def _turn(self) -> None:
         """One turn, as in `ConductorLoop.turn`: workers are read first, then deaths, then the service."""
-        unread = sorted(self._unread, key=_reading_order)
-        self._unread = []
+        unread, self._unread = self._unread, []
+        if len(unread) > 1:
+            unread.sort(key=_reading_order)
         if not self.exited:
             self._perform(self.conductor.handle_all(unread, self._simulator.now))
             self._check_promises()

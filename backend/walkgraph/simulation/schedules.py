@@ -42,8 +42,10 @@ CONVERSING = 0.5
 """Share of the worlds with sessions in which graphs change among those with sessions."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
-YOUNG = 400_000
-"""Objects made and kept between two collections of garbage; a world makes some ten thousand."""
+YOUNG, BEFORE_OLDER = 5_000, 3
+"""Objects made and kept between two collections of garbage, and collections between two that look at older objects
+too. A world leaves some thousands: so few are kept that their memory is still in the processor's cache when it is used
+again."""
 MOST_FAULTS = 20
 """Most faults in a report's text."""
 
@@ -154,14 +156,16 @@ def run_seeds(seeds: Iterable[int]) -> SimulationReport:
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """Looks for garbage once in a few worlds: a collection goes through all scenarios, and takes a fifth of the time
-    where Python decides how often."""
+    """Looks for garbage once in a few worlds, and only among what they made: going through all scenarios too takes a
+    fifth of the time."""
     before = gc.get_threshold()
-    gc.set_threshold(YOUNG, 20, 20)
+    gc.freeze()
+    gc.set_threshold(YOUNG, BEFORE_OLDER, 20)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _told(seed: int, raised: Exception) -> str:

@@ -86,10 +86,11 @@ class World:
     # ── time ──
 
     def _until(self, done: Callable[[], bool], seconds: float, otherwise: str) -> None:
-        end = self._simulator.now + seconds
+        simulator = self._simulator
+        end, step = simulator.now + seconds, simulator.step
         while not done():
-            if self._simulator.now > end or not self._simulator.step():
-                raise self._simulator.fail(f"{otherwise}; {self._standing()}")
+            if simulator.now > end or not step():
+                raise simulator.fail(f"{otherwise}; {self._standing()}")
 
     def _standing(self) -> str:
         """Describes what keeps the world from resting."""

@@ -13,7 +13,7 @@ from walkgraph.placement.compiler.loop_decisions import apart, stepped
 from walkgraph.placement.tables import Plan, WalkPlan
 from walkgraph.worker.events import Started
 from walkgraph.worker.loops.lowering import unrolls
-from walkgraph.worker.tables.rank_tables import walk_tables
+from walkgraph.worker.tables.rank_tables import fused_tables, walk_tables
 from walkgraph.worker.tables.walk_tables import Evaluator, Params, WalkTable, evaluator
 
 Walked = tuple[Plan, tuple[WalkTable, ...]]
@@ -41,7 +41,7 @@ class Variants:
         """`fused`: chains of small nodes may be one call."""
         self.plan, self._rank = plan, rank
         self.tables = walk_tables(plan, rank)
-        self._fused = walk_tables(plan, rank, fused=True) if fused else self.tables
+        self._fused = fused_tables(plan, rank, self.tables) if fused else self.tables
         self._others: dict[Callable[[Plan], Plan], Walked] = {}
         """The other variants, made when a run first needs one."""
         self._nests = [

@@ -28,7 +28,7 @@ from walkgraph.resources import bundled
 from walkgraph.wire.watching import Break, Tap, Watch
 from walkgraph.worker.events import Watched
 from walkgraph.worker.tables.chains import MOST, chains
-from walkgraph.worker.tables.rank_tables import walk_tables
+from walkgraph.worker.tables.rank_tables import fused_tables, walk_tables
 from walkgraph.worker.tables.use_ends import UseEnds
 
 ADD = {"component": "numbers.arithmetic", "params": {"number": 1}}
@@ -133,9 +133,11 @@ def test_chains_of_bundled_graphs_hold_nothing_that_keeps_or_waits(name: str) ->
     devices = (RankDevice(rank=Rank(0), device="cpu"),)
     placement = Placement(name="p", groups=(Group(nodes=("*",), ranks=(Rank(0),)),), ranks=devices)
     plan = assemble(Assignment(graph, placement), catalogue())
-    plain, fused = walk_tables(plan, Rank(0)), walk_tables(plan, Rank(0), fused=True)
+    plain = walk_tables(plan, Rank(0))
+    fused = fused_tables(plan, Rank(0), plain)
     for one, other in zip(plain, fused, strict=True):
         links = [use for table in other.uses.values() for _, use in table.links]
+        assert other is one or other.plan != one.plan, "a Walk without chains has one table"
         assert not any(use.plan.states or use.plan.writes or use.plan.when for use in links)
         standing = sum(1 for table in other.uses.values() if table.links)
         assert len(other.uses) == len(one.uses) - len(links) + standing

@@ -131,6 +131,8 @@ class SimulatedCarrier:
 
     def due(self) -> float:
         """Time at which the next copy ends; infinite if none is under way."""
+        if not (self._sent or self._taking):
+            return float("inf")
         now = self._simulator.now
         ends = (*(sent.there for sent in self._sent.values()), *self._taking.values())
         return min((at for at in ends if at > now), default=float("inf"))

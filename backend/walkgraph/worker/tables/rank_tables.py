@@ -1,7 +1,7 @@
 """A plan's tables prepared for one rank. Made once, when the plan is loaded."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from walkgraph.abi.calls import Link
@@ -24,15 +24,26 @@ from walkgraph.worker.tables.walk_tables import (
 )
 
 
-def walk_tables(plan: Plan, rank: Rank, *, fused: bool = False) -> tuple[WalkTable, ...]:
-    """`fused`: chains of small nodes are one call."""
-    return tuple(_walk_table(plan, walk, rank, fused=fused) for walk in plan.walks)
+def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
+    return tuple(_walk_table(plan, walk, rank, {}) for walk in plan.walks)
 
 
-def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, *, fused: bool) -> WalkTable:
+def fused_tables(plan: Plan, rank: Rank, plain: tuple[WalkTable, ...]) -> tuple[WalkTable, ...]:
+    """The tables in which chains of small nodes are one call. `plain`: those in which none is, which stay as they are
+    for Walks without chains."""
+    return tuple(_fused_table(plan, walk, rank, table) for walk, table in zip(plan.walks, plain, strict=True))
+
+
+def _fused_table(plan: Plan, stepped: WalkPlan, rank: Rank, plain: WalkTable) -> WalkTable:
+    walk, _ = device_loops(plan, stepped, rank)
+    found = {chain[-1]: chain for chain in chains(plan, walk, UseEnds(plan, walk), rank)}
+    return _walk_table(plan, stepped, rank, found) if found else plain
+
+
+def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, found: Mapping[int, Chain]) -> WalkTable:
+    """`found`: the chains that are one call, by their last use."""
     walk, loops_here = device_loops(plan, stepped, rank)
     before = UseEnds(plan, walk)
-    found = {chain[-1]: chain for chain in (chains(plan, walk, before, rank) if fused else ())}
     plain, walk = walk, joined(walk, found)
     ends = UseEnds(plan, walk) if found else before
     uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
