@@ -75,6 +75,8 @@ class Prompt:
                 self.ids += [_MARKS.audio_start, *[_MARKS.audio] * tokens, _MARKS.audio_end]
             case Path():
                 self._video(part)
+            case list():
+                self.ids += part
             case _:
                 patches = self._processors.picture(whole.seeing.levels(*part))
                 self.pictures.append(patches)

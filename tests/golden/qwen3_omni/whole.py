@@ -43,7 +43,7 @@ CONFIG: Mapping[str, Any] = {
 }
 
 
-Part = str | int | tuple[int, int] | Path
+Part = str | int | tuple[int, int] | Path | list[int]
 VIDEO = Path(__file__).parent / "whole.mp4"
 """Two seconds of four frames each, with sound."""
 BRIEF = Path(__file__).parent / "brief.mp4"
@@ -54,7 +54,7 @@ BRIEF = Path(__file__).parent / "brief.mp4"
 class Turn:
     role: str
     parts: Sequence[Part]
-    """Texts, sounds of so many samples, pictures of a height and a width, and files of videos."""
+    """Texts, sounds of so many samples, pictures of a height and a width, files of videos, and ids."""
 
 
 WIDE = Path(__file__).parent / "wide.mp4"

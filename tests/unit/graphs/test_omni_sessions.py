@@ -1,84 +1,120 @@
-"""Qwen3-Omni in sessions: the thinker's conversation stays between runs, so that each sends its own turn alone.
+"""Qwen3-Omni in sessions: the thinker and the talker keep the conversation, so that each run sends its turn alone.
 
-The bundled graph is changed as a user would: the thinker's states belong to sessions, and a run ends the answer's turn.
-The talker hears the turn that it answers.
+The bundled graph is changed as docs/spoken.md says. Every answer is then the one that `transformers` gives to the whole
+conversation (`tests/golden/qwen3_omni/make_sessions.py`), and that a deployment gives which reads all of it anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 
-from tests.golden.qwen3_omni import whole
+from tests.golden.qwen3_omni import sessions, whole
+from tests.support.checkpoints import imported
 from tests.support.local import LocalDeployment
-from tests.unit.graphs.test_bundled import GRAPHS
-from tests.unit.graphs.test_omni_talks import GREEDY, ONE, TWO, on_cpus, part
-from walkgraph.abi.calls import StateKey
+from tests.unit.graphs.test_omni_talks import BAR, CUT, GREEDY, ONE, TWO, on_cpus, part, samples
 from walkgraph.graph import codec
-from walkgraph.graph.conversation import Conversation, Turn
 
-ASKED: Sequence[Sequence[whole.Part]] = (["Look: ", (64, 96), "what is it?"], [9000, "And?"], [whole.BRIEF])
-"""The turns of a session: a picture, sound, and a film."""
+PARAMS: Mapping[str, Any] = {**GREEDY, "every": 2}
 
 
-def deployed(name: str, *, keeps: bool = True) -> LocalDeployment:
-    document = json.loads(GRAPHS["qwen3_omni"].read_text().replace("-30b-a3b:0", "-tiny:0"))
-    for state in ("thinker", "read"):
-        document["states"][state]["scope"] = "session"
-    chat, converse = (document["tasks"][task] for task in ("chat", "converse"))
-    document["walks"]["close"] = {"body": ["end_mark", "thinker"], "edges": [["end_mark.ids", "thinker.ids"]]}
-    closed = {"walk": "close"}
-    begun, decoded = chat["steps"]["thinker"][-2:]
-    chat["steps"]["thinker"].append(closed)
-    # The twin: all turns in one run, each answered as it comes.
-    [turns, *_] = converse["steps"]["thinker"]
-    turns["user"] += [begun, decoded, closed]
-    converse["steps"]["thinker"] = [turns]
-    for task in document["tasks"].values():
+def in_sessions(document: dict[str, Any]) -> dict[str, Any]:
+    """The task `chat` of the bundled graph, in sessions."""
+    states, nodes, walks, tasks = (document[kind] for kind in ("states", "nodes", "walks", "tasks"))
+    states |= {"turns": {"kind": "paged_kv", "capacity": "context"}, "reached": {"kind": "tensor"}}
+    for state in ("thinker", "read", "turns", "reached"):
+        states[state]["scope"] = "session"
+    talker = nodes["talker"]
+    nodes["listener"] = {
+        **talker,
+        "states": {**talker["states"], "kv": "turns", "heard": "reached"},
+        "params": {"opening": False},
+    }
+    listen = walks["listen"]
+    listen["body"] = ["listener", {"fork": "turns", "into": "talker"}, {"fork": "reached", "into": "heard"}, "talker"]
+    listen["edges"] = [[source, target.replace("talker.", "listener.")] for source, target in listen["edges"]]
+    walks["decode"]["results"] = {"token": "thinker.token", "said": "thinker.said"}
+    walks["close"] = {
+        "inputs": {"token": "tokens: int[1]", "said": "tokens: int[1]"},
+        "body": ["end_mark", "thinker"],
+        "edges": [["@in.token", "end_mark.token"], ["@in.said", "end_mark.said"], ["end_mark.ids", "thinker.ids"]],
+    }
+    tasks["chat"]["steps"]["thinker"].append(
+        {"walk": "close", "with": {"token": "decode.token", "said": "decode.said"}}
+    )
+    for task in tasks.values():
         task["session"] = {}
-    return LocalDeployment(codec.load(json.dumps(document).encode()), on_cpus(name), threads=1, prefix_cache=keeps)
+    return document
 
 
-def answered(local: LocalDeployment, sessions: Sequence[str], asked: Sequence[whole.Part], turn: int) -> list[Any]:
+def with_codes(document: dict[str, Any]) -> dict[str, Any]:
+    """The frames of speech are an output."""
+    speak = document["walks"]["speak"]
+    speak["edges"].append({"from": "code_predictor.codes", "to": "@out.codes", "each": True})
+    document["tasks"]["chat"]["outputs"].append("codes")
+    return document
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    root = tmp_path_factory.mktemp("roots")
+    return root, json.dumps(imported(whole.folder(root))[1].graph)
+
+
+def deployed(published: tuple[Path, str], name: str, *, keeps: bool = True) -> LocalDeployment:
+    root, graph = published
+    document = with_codes(in_sessions(json.loads(graph)))
+    placement = on_cpus(name)
+    beside = [(*one.nodes, "listener") if "talker" in one.nodes else one.nodes for one in placement.groups]
+    groups = [one.model_copy(update={"nodes": nodes}) for one, nodes in zip(placement.groups, beside, strict=True)]
+    placed = placement.model_copy(update={"groups": tuple(groups)})
+    return LocalDeployment(codec.load(document), placed, threads=1, prefix_cache=keeps, roots=(root,))
+
+
+def answered(local: LocalDeployment, names: Sequence[str], asked: Sequence[whole.Part], turn: int) -> list[Any]:
     """The outputs of one turn of several sessions beside each other."""
-    params = {**GREEDY, "system_prompt": "", "every": 2}
-    for session in sessions:
+    params = {**PARAMS, "system_prompt": ""}
+    for session in names:
         parts = [part(one) for one in asked]
         local.submit(f"{session} {turn}", "chat", params, parts=parts, session=session)
     local.run()
     assert not local.failed
     made: list[Any] = []
-    for session in sessions:
+    for session in names:
         local.release(f"{session} {turn}")
         outputs = local.outputs.pop(f"{session} {turn}")
-        made.append({name: outputs[name] for name in ("text", "audio")})
+        made.append({name: outputs[name] for name in ("text", "audio", "codes")})
     return made
 
 
-def kept(local: LocalDeployment, session: str) -> dict[str, torch.Tensor]:
-    return local.engines[next(iter(local.engines))].transfers.export(StateKey(f"session:{session}", "thinker"))
+def compare(turn: int, outputs: Mapping[str, list[Any]]) -> None:
+    with np.load(sessions.ANSWERS) as answers:
+        given = {key: answers[f"{turn}: {key}"] for key in ("ids", "codes", "waveform", "samples")}
+    written = whole.tokenizer().decode(given["ids"].tolist(), skip_special_tokens=True)
+    assert "".join(outputs["text"]).rstrip(CUT) == written.rstrip(CUT)
+    assert torch.cat(list(outputs["codes"])).tolist() == given["codes"].tolist()
+    spoken = samples(outputs["audio"])
+    assert len(spoken) == given["samples"]
+    assert np.abs(spoken[:: whole.KEPT] - given["waveform"]).max() < BAR
 
 
-def test_a_session_goes_on_from_turn_to_turn_with_media_and_speech() -> None:
-    one, two, plain = deployed(ONE), deployed(TWO), deployed(ONE, keeps=False)
-    for turn, asked in enumerate(ASKED):
-        # The second session finds what the first one read, if that is kept.
-        [mine] = answered(one, ["a"], asked, turn)
-        assert mine["text"]
-        assert mine["audio"]
-        beside = answered(one, ["b", "c"], asked, turn)
-        others = [answered(local, ["a"], asked, turn)[0] for local in (two, plain)]
-        assert [mine] * 4 == [*beside, *others]
-    whole_ = Conversation(tuple(Turn("user", tuple(map(part, asked))) for asked in ASKED))
-    plain.submit("twin", "converse", {**GREEDY, "every": 2}, {"messages": [whole_]}, outputs=["text"], session="twin")
-    plain.run()
-    assert not plain.failed
-    got, wanted = kept(plain, "a"), kept(plain, "twin")
-    for name in ("counters", "kv.0"):
-        torch.testing.assert_close(got[name], wanted[name].to(got[name]), atol=1e-4, rtol=0)
-    for local in (one, two, plain):
-        for engine in local.engines.values():
-            engine.states.audit()
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("name", [ONE, TWO])
+def test_a_session_answers_as_the_published_code_does_to_the_whole_conversation(
+    published: tuple[Path, str], name: str, keeps: bool
+) -> None:
+    local = deployed(published, name, keeps=keeps)
+    for turn, asked in enumerate(sessions.ASKED):
+        [mine] = answered(local, ["a"], asked, turn)
+        compare(turn, mine)
+        # These find what the first one read, if that is kept.
+        for outputs in answered(local, ["b", "c"], asked, turn):
+            compare(turn, outputs)
+    for engine in local.engines.values():
+        engine.states.audit()

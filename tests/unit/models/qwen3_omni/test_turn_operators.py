@@ -42,6 +42,16 @@ def test_a_turn_is_marked_as_published(mark: str, text: str | None, wanted: str)
     assert given["ids"].tolist() == thinking.ids_of(wanted)
 
 
+@pytest.mark.parametrize(
+    ("token", "said", "wanted"),
+    [(65, 66, "A<|im_end|>\n"), (65, None, "A<|im_end|>\n"), (257, 66, "<|im_end|>\n"), (65, -1, "\n")],
+)
+def test_an_answer_ends_with_the_token_that_was_cut_off(token: int, said: int | None, wanted: str) -> None:
+    inputs = {"token": torch.tensor([token])} | ({} if said is None else {"said": torch.tensor([said])})
+    (given,) = TurnMarker.load(_context()).forward([call("turn", inputs, mark="end")], None)  # type: ignore[arg-type]
+    assert given["ids"].tolist() == thinking.ids_of(wanted)
+
+
 def test_a_turn_that_is_too_long_is_refused() -> None:
     marker = TurnMarker.load(_context())
     ids = thinking.ids_of("<|im_start|>user\nHello<|im_end|>\n")

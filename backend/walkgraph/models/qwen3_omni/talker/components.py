@@ -1,7 +1,7 @@
 """The talker's components."""
 
 from walkgraph.graph.catalogue import Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations, integer, kv_cache, number, sampling_params
+from walkgraph.graph.declaring import Declarations, boolean, integer, kv_cache, number, sampling_params
 
 _component = Declarations("qwen3_omni", module="talker.operators", category="Model", weights="qwen3_omni")
 
@@ -42,7 +42,8 @@ COMPONENTS: tuple[Component, ...] = (
                 "ids",
                 "tokens: int[m]",
                 optional=True,
-                description="the user's turns, appended with the speaker's special tokens behind them",
+                description="the user's turns, appended with the speaker's special tokens behind them; a call without "
+                "any input appends these alone, where the state has the turns already",
             ),
             port(
                 "media",
@@ -85,6 +86,11 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         ),
         params={
+            "opening": boolean(
+                "Append the special tokens that begin an answer behind `ids`. False reads turns alone, for a state "
+                "from which each answer of a session is forked.",
+                default=True,
+            ),
             "speaker": Param(type="string", default="ethan", description="The voice of the speaker."),
             **sampling_params(temperature=0.9, top_p=1.0, top_k=50),
             "repetition_penalty": number("Divides the logits of codes generated before.", default=1.05, min=1, max=10),

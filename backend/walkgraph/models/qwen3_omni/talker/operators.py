@@ -23,7 +23,7 @@ from walkgraph.models.qwen3_omni.talker.config import RESERVED
 from walkgraph.models.qwen3_omni.talker.model import Projection
 from walkgraph.models.qwen3_omni.talker.model import Talker as Network
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor as Predictor
-from walkgraph.models.qwen3_omni.talker.prompt import Prompts
+from walkgraph.models.qwen3_omni.talker.prompt import Prompts, is_prompt, opens
 from walkgraph.models.qwen3_omni.talker.weights import (
     config_of,
     first_codes_of,
@@ -118,13 +118,13 @@ class Talker(Operator):
         return {"kv": CacheShape(layers=stack.layers, kv_heads=heads, head_dim=width, dtype=self._dtype)}
 
     def bucket(self, call: Call) -> Hashable:
-        return _is_prompt(call)
+        return is_prompt(call)
 
     def rows(self, call: Call) -> int:
-        return len(self._prompts.part(call)) if _is_prompt(call) else 1
+        return len(self._prompts.part(call)) if is_prompt(call) else 1
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
-        return self._prompts.split(call, rows) if _is_prompt(call) else (call,)
+        return self._prompts.split(call, rows) if is_prompt(call) else (call,)
 
     def examples(self) -> Sequence[Example]:
         speaker = next(iter(self._config.speakers), "")
@@ -136,18 +136,19 @@ class Talker(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         with torch.inference_mode():
-            return (self._listen if _is_prompt(calls[0]) else self._speak)(calls, states)
+            return (self._listen if is_prompt(calls[0]) else self._speak)(calls, states)
 
     # ── the prompt ──
 
     def _listen(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         self._prompts.read(calls, states)
         for call in calls:
-            for slot, row in self._tensors.items():
-                states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
-            heard = torch.tensor([0, 0, self._prompts.placed(call).ahead, 0], dtype=_HEARD.dtype)
-            states.put(call.states["heard"], self._on_device(heard))
-        return [{"begin": self._begin} for _ in calls]
+            if self._prompts.ends(call):
+                heard = call.states["heard"]
+                states.put(heard, self._prompts.heard(call, states.tensor(heard)))
+                row = self._tensors["seen"]
+                states.put(call.states["seen"], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
+        return [{"begin": self._begin} if opens(call) else {} for call in calls]
 
     # ── frames ──
 
@@ -328,10 +329,6 @@ class CodePredictor(Operator):
             "code": torch.zeros(1, dtype=torch.int64),
             "hidden": torch.zeros(1, self._network.config.width, dtype=self._dtype),
         }
-
-
-def _is_prompt(call: Call) -> bool:
-    return call.inputs.get("ids") is not None
 
 
 def _sampling_of(

@@ -4,6 +4,9 @@ Only ids of the user's turns come from the thinker, and projected rows where a t
 positions are the thinker's, moved to where the turn before ended, because what lies between the user's turns (the
 system's and earlier answers) is not read. Rows that the prompt of an earlier run had are found by their names.
 
+A prompt may be read in two: the turns into a state that keeps turns alone, and the positions of the answer into a copy
+of it. The next turn goes on from the first one, behind which there is no answer.
+
 Shape letters: M rows of the user's turns, W width.
 """
 
@@ -25,6 +28,7 @@ from walkgraph.models.qwen3_omni.talker.model import Talker
 
 _FROM, _TO = "@from", "@to"
 """Parameters of a call for a part of a prompt: its rows."""
+_OPENING = "opening"
 _UNKNOWN = -1
 """The name of a row of which it isn't known what it was computed from."""
 
@@ -62,12 +66,23 @@ def placed(positions: Tensor, extra: int) -> Placement:
     rows = positions.double()
     starts = [at for at, zero in enumerate((rows == 0).all(1).tolist()) if zero]
     moved, base = rows.clone(), 0.0
-    for at, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+    for at, end in zip(starts, [*starts, len(rows)][1:], strict=True):
         moved[at:end] += base
         base = float(moved[end - 1].max()) + 1
     behind = base + torch.arange(extra, dtype=torch.float64)[:, None].expand(-1, 3)
     following = base + extra
-    return Placement(torch.cat([moved, behind]).float(), following, max(0.0, float(moved.max()) - following))
+    ahead = max(0.0, float(moved.max()) - following) if len(rows) else 0.0
+    return Placement(torch.cat([moved, behind]).float(), following, ahead)
+
+
+def opens(call: Call) -> bool:
+    """True if the positions of the answer are behind the turns of a prompt."""
+    return bool(call.params.get(_OPENING, True))
+
+
+def is_prompt(call: Call) -> bool:
+    """A call without any input reads the positions of the answer alone."""
+    return call.inputs.get("ids") is not None or all(call.inputs.get(port) is None for port in ("text", "frame"))
 
 
 class _Unread(NamedTuple):
@@ -96,6 +111,8 @@ class Prompts:
 
     def prefix(self, call: Call) -> Prefix:
         """Raises CallFailed for a speaker that the weights don't have."""
+        if not opens(call):
+            return Prefix((), ())
         known, asked = self._config.speakers, str(call.params["speaker"]).lower()
         if asked not in known:
             raise CallFailed(
@@ -136,8 +153,11 @@ class Prompts:
 
     def part(self, call: Call) -> range:
         """The rows of a prompt that a call appends: all of them, or those of its part."""
-        whole = len(call.inputs["ids"]) + len(self.prefix(call).words)
-        return range(int(call.params.get(_FROM, 0)), int(call.params.get(_TO, whole)))
+        return range(int(call.params.get(_FROM, 0)), int(call.params.get(_TO, self._count(call))))
+
+    def ends(self, call: Call) -> bool:
+        """True if the part of a prompt that a call appends is the last one."""
+        return self.part(call).stop == self._count(call)
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         """Calls for parts of at most this many rows."""
@@ -150,7 +170,8 @@ class Prompts:
     def names(self, call: Call, part: range) -> Sequence[int] | None:
         """Numbers that determine the keys and values of these rows, with those before them; None for a prompt whose ids
         the host doesn't have, or with media of which it isn't known what they were computed from."""
-        ids, prefix = call.numbers("ids"), self.prefix(call)
+        prefix = self.prefix(call)
+        ids = () if call.inputs.get("ids") is None else call.numbers("ids")
         if ids is None:
             return None
         if not set(self._config.spoken.media).isdisjoint(ids):
@@ -166,29 +187,51 @@ class Prompts:
 
     def rows(self, call: Call) -> Tensor:
         """`[M + 8, W]`. Raises CallFailed for inputs that don't fit together."""
-        ids, media, prefix = call.inputs["ids"], call.inputs.get("media"), self.prefix(call)
-        if ids.dim() != 1 or not len(ids):
-            raise CallFailed(f"`{call.node}` takes token ids `[m]`, at least one, and got {list(ids.shape)}", "ids")
-        words = torch.cat([ids, self._on_device(torch.tensor(prefix.words))])
+        ids, media, prefix = call.inputs.get("ids"), call.inputs.get("media"), self.prefix(call)
+        words = self._on_device(torch.tensor(prefix.words, dtype=torch.int64))
+        if ids is not None:
+            if ids.dim() != 1 or not len(ids):
+                raise CallFailed(f"`{call.node}` takes token ids `[m]`, at least one, and got {list(ids.shape)}", "ids")
+            words = torch.cat([ids, words])
         rows = self._words[words.clamp(0, len(self._words) - 1)]
         if media is not None and len(media):
             there = torch.isin(words, self._media)
             # Without reading how many there are: row i of the media is that of the i-th such id.
             number = (there.cumsum(0) - 1).clamp(0, len(media) - 1)
             rows = torch.where(there[:, None], media.to(rows.dtype)[number], rows)
-        codes = self._network.embed(self._on_device(torch.tensor(prefix.codes)))
-        rows[-len(codes) :] += codes
+        codes = self._network.embed(self._on_device(torch.tensor(prefix.codes, dtype=torch.int64)))
+        rows[len(rows) - len(codes) :] += codes
         return rows
 
     def placed(self, call: Call) -> Placement:
         """Without `positions`, rows follow each other as those of text do."""
-        extra, positions, whole = len(self.prefix(call).words), call.near("positions"), len(call.inputs["ids"])
+        extra, positions, whole = len(self.prefix(call).words), call.near("positions"), _turns(call)
         if positions is None:
             return placed(torch.arange(whole)[:, None].expand(-1, 3), extra)
         if positions.shape != (whole, 3):
             raise CallFailed(f"`{call.node}` takes a position on three axes for each of its `ids`", "positions")
         return placed(positions.cpu(), extra)
 
+    def heard(self, call: Call, before: Tensor | None) -> Tensor:
+        """float32 `[4]`: the talker's state `heard` behind a prompt. `before`: as it was behind the turns before this
+        one, if the state has some."""
+        place = self.placed(call)
+        reached = self._on_device(torch.tensor([0, 0, place.ahead, 0], dtype=torch.float32))
+        if before is None:
+            return reached
+        left = self._on_device(torch.tensor([0, 0, 1, 0], dtype=torch.float32)) * (before - place.next)
+        return torch.maximum(reached, left)
+
+    def _count(self, call: Call) -> int:
+        """Rows of a whole prompt."""
+        return _turns(call) + len(self.prefix(call).words)
+
     def _on_device(self, value: Tensor) -> Tensor:
         """Move to the device without waiting for it."""
         return value.to(self._device, non_blocking=True)
+
+
+def _turns(call: Call) -> int:
+    """Rows of the user's turns in a prompt."""
+    ids = call.inputs.get("ids")
+    return 0 if ids is None else len(ids)

@@ -23,7 +23,22 @@ THINKING: tuple[Component, ...] = (
         former=("qwen3_omni.turn",),
         category="Text",
         deterministic=True,
-        inputs=(port("text", "text: str", optional=True, description="all of the turn's text; its end follows"),),
+        inputs=(
+            port("text", "text: str", optional=True, description="all of the turn's text; its end follows"),
+            port(
+                "token",
+                "tokens: int[1]",
+                optional=True,
+                description="of `end`: the last token that was generated, which stands before the end unless it is one",
+            ),
+            port(
+                "said",
+                "tokens: int[1]",
+                optional=True,
+                description="of `end`: the last token that was appended, as the thinker gives it; after -1 the end "
+                "is there already",
+            ),
+        ),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
             "mark": choice(

@@ -50,10 +50,18 @@ class TurnMarker(Operator):
     def _ids(self, call: Call) -> list[int]:
         mark, given = str(call.params["mark"]), call.inputs.get("text")
         if mark == "end":
-            return self._end
+            return self._ended(call)
         if given is None:
             return self._begin[mark]
         return [*self._begin[mark], *self._vocabulary.encode(call.text("text")), *self._end]
+
+    def _ended(self, call: Call) -> list[int]:
+        """An answer that was cut short ends with a token that nobody has appended yet."""
+        token, said = (call.inputs.get(port) for port in ("token", "said"))
+        if said is not None and int(said) < 0:
+            return self._end[1:]
+        last = [] if token is None else [int(token)]
+        return [*(one for one in last if one != self._end[0]), *self._end]
 
 
 def vocabulary_of(context: LoadContext) -> Vocabulary:
