@@ -2,12 +2,13 @@
 
     loop: a ──> b ──> ... ──> last ──> @out.o, each iteration; the last one's value enters the next iteration
 
-A node may fail at one of its values, so that a chain ends in the middle. An observer of every value, on this or another
-rank, may follow the last node.
+A node may fail at one of its values, or give NaN in its place, so that a chain ends in the middle. An observer of every
+value, on this or another rank, may follow the last node.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import Any
 
 from walkgraph.graph import codec
@@ -31,6 +32,8 @@ class _Chain:
     nodes: Sequence[str]
     fails: str | None
     """A node that fails at some of its values."""
+    numberless: bool
+    """It gives NaN in place of these values."""
     observed: bool
     """The node `z` reads what the last one gives."""
     edited: str
@@ -45,11 +48,13 @@ def chained(count: int = CHAINED) -> list[Scenario]:
 def chained_scenario(seed: int, *, edited: bool = False) -> Scenario:
     draw, ranks = SeededDraw(seed), 1 + seed % 2
     nodes = "abcde"[: draw.integer(2, 5)]
-    chain = _Chain(nodes, draw.one(nodes) if draw.integer(0, 2) == 0 else None, draw.flag(), nodes[0] if edited else "")
+    fails, observed, numberless = draw.one(nodes) if draw.integer(0, 2) == 0 else None, draw.flag(), draw.flag()
+    chain = _Chain(nodes, fails, numberless, observed, nodes[0] if edited else "")
     graph = codec.load(_document(chain))
     plan = assemble(Assignment(graph, placed({"z": ranks - 1} if chain.observed else {}, ranks)), COMPONENTS)
     kinds = {node: f"edited {node}" if node == chain.edited else node for node in (*nodes, "z")}
-    functions = {node: failing(kind) if node == chain.fails else mix(kind) for node, kind in kinds.items()}
+    fault = numberless_at if chain.numberless else failing
+    functions = {node: fault(kind) if node == chain.fails else mix(kind) for node, kind in kinds.items()}
     requests = [_request(chain, functions, x, n) for x, n in ((5, 1), (6, 3), (7, 6), (8, 12))]
     name = f"chained {seed}{' edited' if edited else ''}/{ranks}"
     return Scenario(name, graph, plan, fixed(functions), requests)
@@ -63,6 +68,17 @@ def failing(name: str) -> Function:
         if found["out"] % 5 == 0:
             raise ValueError("told to fail")
         return found
+
+    return call
+
+
+def numberless_at(name: str) -> Function:
+    """Gives NaN where `failing` fails."""
+    whole = mix(name)
+
+    def call(inputs: dict[str, Any], at: Vector) -> Mapping[str, Any]:
+        found = whole(inputs, at)
+        return found | {"out": nan} if found["out"] % 5 == 0 else found
 
     return call
 
@@ -107,6 +123,8 @@ def _request(chain: _Chain, functions: Mapping[str, Function], x: int, n: int) -
         try:
             for node in chain.nodes:
                 value = functions[node]({"a": value}, (i,))["out"]
+                if isnan(value):
+                    raise ValueError("no number")
         except ValueError:
             fails = True
             break
@@ -114,4 +132,5 @@ def _request(chain: _Chain, functions: Mapping[str, Function], x: int, n: int) -
         if chain.observed:
             seen.append(functions["z"]({"a": value}, (i,))["out"])
     outputs = {name: found for name, found in (("o", given), ("z", seen)) if found}
-    return ScenarioRequest("t", {"n": n}, outputs, {"x": x}, fails=fails)
+    fault = ("numeric_error" if chain.numberless else "node_error", chain.fails) if chain.fails and fails else None
+    return ScenarioRequest("t", {"n": n}, outputs, {"x": x}, fails=fails, fault=fault)

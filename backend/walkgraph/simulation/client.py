@@ -41,6 +41,8 @@ class Chances(NamedTuple):
     """The first death of a process fails the deployment."""
     stop: float = 0.1
     """The deployment is stopped after it has come to rest."""
+    shares: bool = False
+    """Sequences that begin alike share pages."""
     most_runs: int = 4
     """Most runs that a world starts with; later runs of their sessions come on top."""
 
@@ -299,13 +301,14 @@ class SimulatedClient:
             if run.request.fails:
                 raise self._simulator.fail("it ends well though a node failed", run.id)
             return "done"
+        by_node = run.request.fails and run.request.fault in (None, (error.code, error.node))
         fitting = {
             "cancelled": run.aborted or run.changed,
             "expired": run.expired,
             "deadline_exceeded": run.deadline is not None and run.finished_at >= run.at + run.deadline,
             "worker_lost": any(at >= run.at for at in lost),
-            "node_error": run.request.fails,
-            "numeric_error": run.request.fails,
+            "node_error": by_node,
+            "numeric_error": by_node,
             "shutting_down": self.stopping,
             "refused": self.state == "failed",
             "not_found": run.wrong,

@@ -15,6 +15,7 @@ from walkgraph.simulation.rank.carrier import Arenas
 from walkgraph.simulation.rank.device import SimulatedDevice, SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.kept import SimulatedMemo
+from walkgraph.simulation.rank.shared_states import SharedStates
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
 from walkgraph.simulation.scenarios import Scenario
@@ -117,7 +118,8 @@ class SimulatedProcesses:
 
     def _engine(self, plan: Plan, queue: SimulatedQueue, memo: SimulatedMemo) -> SimulatedEngine:
         scenario, parts = self._of_plan[plan.digest], self._parts
-        states = parts.states(self._simulator, scenario.paged, scenario.pages)
+        made = SharedStates if self._chances.shares else parts.states
+        states = made(self._simulator, scenario.paged, scenario.pages)
         kept = memo if self._keeps else None
         return parts.engine(self._simulator, queue, scenario.functions, states, parts.device, plan=plan, memo=kept)
 

@@ -57,6 +57,8 @@ class ScenarioRequest:
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fails: bool = False
     """One of its nodes fails, so that only some outputs come."""
+    fault: tuple[str, str] | None = None
+    """(error code, node) with which it must end then, unless something else ends it; None if any may do."""
     session: bool = False
     """It is sent in a session of its own."""
     asked: Sequence[Mapping[str, Any]] = ()

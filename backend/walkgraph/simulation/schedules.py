@@ -23,6 +23,7 @@ from walkgraph.simulation.world import Outcome, World
 BLOCK = 250
 """Seeds that a process runs at a time."""
 CROWDED = Chances(most_runs=8, kill=0.05, hang=0.0)
+SHARED = CROWDED._replace(shares=True)
 CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0, stall=0.0, fail=0.0)
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
 """Disturbances of worlds; most have the default ones."""
@@ -40,6 +41,8 @@ CHAINING = 0.08
 """Share of the worlds with chains of small nodes."""
 CONVERSING = 0.5
 """Share of the worlds with sessions in which graphs change among those with sessions."""
+SHARING = 0.04
+"""Share of the worlds in which sequences that begin alike share pages, which are short."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG, BEFORE_OLDER = 5_000, 3
@@ -73,6 +76,9 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     own = Page(fitting, keeps, moves)
     page = own if page is None else page
     mood = mood._replace(most_runs=CROWDED.most_runs) if page.moves else mood
+    sharing = random.Random(f"sharing {seed}")  # noqa: S311 - no secret
+    if sharing.random() < SHARING:
+        scenario, mood, page = sharing.choice(known_paged()), SHARED, page._replace(others=())
     return World(scenario, seed, chances=mood, parts=parts, page=page)
 
 
@@ -134,6 +140,12 @@ def known_talkers() -> Sequence[Scenario]:
 @cache
 def known_sessions() -> Sequence[Scenario]:
     return [one for one in known_scenarios() if one.converses]
+
+
+@cache
+def known_paged() -> Sequence[Scenario]:
+    """Those whose states take pages."""
+    return [one for one in known_scenarios() if one.paged]
 
 
 @cache

@@ -18,8 +18,11 @@ from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.records import RunTable
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain, _ChainProgress
+from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.schedule import Schedule
+from walkgraph.engine.kv.allocator import PageAllocator
+from walkgraph.engine.kv.limits import StateLimits
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
@@ -357,6 +360,31 @@ def _goes_on(whole: Callable[..., Any]) -> Callable[..., Any]:
     return result
 
 
+def _unnamed(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """The error of a chain names the call that stands for it, not the one that failed."""
+
+    def result(self: _ChainProgress) -> Any:
+        if self.error is not None:
+            self.error = replace(self.error, node=self.chain.node)
+        return whole(self)
+
+    return result
+
+
+def _shares_what_may_go(self: PageAllocator, pages: Iterable[int]) -> None:
+    """A page that is found by its tokens may be evicted as before, though a sequence holds it."""
+    for page in pages:
+        self._holders[page] += 1
+
+
+def _forgets_without_release(self: PageAllocator, page: int) -> None:
+    """A page that is evicted isn't free afterwards."""
+    self._kept.remove(page)
+    self._idle.pop(page, None)
+    if self._holders[page] > 1:
+        self.release((page,))
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -376,6 +404,7 @@ class Fault(NamedTuple):
 
 
 OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
+SHARED = Chances(kill=0.0, hang=0.0, most_runs=8, shares=True)
 CROWD = Chances(kill=0.0, hang=0.0, most_runs=8)
 FAULTS = {
     "a lost peer": Fault("/2", "", WorldParts(links=LostPeer), chances=OFTEN),
@@ -469,6 +498,24 @@ FAULTS = {
     ),
     "a chain that goes on after a failed call": Fault(
         "chained", "", patches=[Patch(_ChainProgress, "result", _goes_on(_ChainProgress.result))]
+    ),
+    "a chain that goes on with what is no number": Fault(
+        "chained", "", patches=[Patch(FiniteCheck, "port", lambda self, index: None)]
+    ),
+    "a chain whose failed call isn't named": Fault(
+        "chained", "which nothing led to", patches=[Patch(_ChainProgress, "result", _unnamed(_ChainProgress.result))]
+    ),
+    "a shared page that is written": Fault(
+        "states", "by the book", patches=[Patch(PageAllocator, "shared", lambda self, page: False)], chances=SHARED
+    ),
+    "a page that is evicted while it is read": Fault(
+        "states", "", patches=[Patch(PageAllocator, "share", _shares_what_may_go)], chances=SHARED
+    ),
+    "an evicted page that is lost": Fault(
+        "states", "", patches=[Patch(PageAllocator, "unkeep", _forgets_without_release)], chances=SHARED
+    ),
+    "a prefix of another owner": Fault(
+        "states", "begins with pages of", patches=[Patch(StateLimits, "salt", lambda self, run: "")], chances=SHARED
     ),
     "a run that begins anew behind an approval": Fault("asking", "", WorldParts(conductor=BeginsAnew)),
     "a session that outlives its graph": Fault(

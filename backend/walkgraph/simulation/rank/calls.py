@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import Result
 from walkgraph.engine.calls.schedule import MIX, Schedule
 from walkgraph.engine.pacing.playback import Playbacks
@@ -21,6 +22,9 @@ MOST_BATCHES = 4
 """Most batches in flight."""
 BEGUN = 0.3
 """Share of calls whose outputs are passed on while they are in flight."""
+
+_ON_HOST = cast("Any", None)
+"""Copies from devices, of which plain numbers need none."""
 
 
 class CallKey(NamedTuple):
@@ -171,6 +175,11 @@ class SimulatedCalls:
 
     def _made(self, call: Call) -> Result:
         try:
-            return Result(self._functions[call.node](call), None, 0.0, 1)
+            outputs = self._functions[call.node](call)
         except ValueError as error:
             return Result(None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 1)
+        port = FiniteCheck((outputs,), _ON_HOST).port(0)
+        if port is None:
+            return Result(outputs, None, 0.0, 1)
+        self._simulator.counts["calls that give no number"] += 1
+        return Result(None, ErrorInfo(code="numeric_error", message=f"`{port}` is no number", node=call.node), 0.0, 1)

@@ -5,7 +5,7 @@ add, add_loop ──> step ──> Begun, Done, Items, LoopDone, Swapped
 
 from collections.abc import Callable, Iterable, Mapping
 
-from walkgraph.abi.calls import Call, Scalar
+from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.holds import RunHolds
@@ -25,19 +25,6 @@ from walkgraph.simulation.simulator import Simulator
 Functions = Callable[[StateStore], Mapping[str, Serve]]
 """Node -> the function that computes its calls."""
 Event = Begun | Done | Items | LoopDone | Stepped | Swapped
-
-
-class SimulatedLimits:
-    """Owners of runs. A `StateStore` has no limits on tokens."""
-
-    def __init__(self) -> None:
-        self._owners: dict[str, str] = {}
-
-    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
-        self._owners[run] = salt
-
-    def owner(self, run: str) -> str:
-        return self._owners[run]
 
 
 class SimulatedEngine:
@@ -60,7 +47,7 @@ class SimulatedEngine:
         self._watch = StepWatch()
         served = functions(states)
         self.states = self.transfers = self.pools = states
-        self.limits = SimulatedLimits()
+        self.limits = states.limits
         playbacks = Playbacks(lambda: simulator.now)
         kept = None
         if memo is not None and plan is not None:

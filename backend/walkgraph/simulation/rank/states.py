@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from walkgraph.abi.calls import StateKey
+from walkgraph.abi.calls import Scalar, StateKey
+from walkgraph.engine.kv.limits import StateLimits
 from walkgraph.simulation.simulator import Simulator
 
 PAGE_TOKENS = 4
@@ -13,12 +14,26 @@ Contents = Mapping[str, Any]
 """Contents of one state; never changed in place, so that forks can share them."""
 
 
+class OwnerLimits(StateLimits):
+    """Knows the owner of every run, also of one that is over. There are no limits on tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owners: dict[str, str] = {}
+
+    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
+        self._owners[run] = salt
+
+    def owner(self, run: str) -> str:
+        return self._owners[run]
+
+
 class StateStore:
     """Implements `worker.interfaces.StateTableLike`, `worker.io.moving.StateMover` and `PoolsLike`."""
 
     def __init__(self, simulator: Simulator, paged: tuple[str, ...], pages: int) -> None:
         """`paged`: names of states that take pages."""
-        self.total = pages
+        self.total, self.limits = pages, OwnerLimits()
         self.paged, self._simulator = paged, simulator
         self._here: dict[StateKey, Contents] = {}
         self._away: dict[str, dict[StateKey, Contents]] = {}
