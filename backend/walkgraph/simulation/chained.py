@@ -78,7 +78,7 @@ def numberless_at(name: str) -> Function:
 
     def call(inputs: dict[str, Any], at: Vector) -> Mapping[str, Any]:
         found = whole(inputs, at)
-        return found | {"out": nan} if found["out"] % 5 == 0 else found
+        return {**found, "out": nan} if found["out"] % 5 == 0 else found
 
     return call
 
