@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import structlog
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
 
 from walkgraph import plugins, resources
 from walkgraph.errors import ErrorInfo
@@ -71,12 +73,8 @@ def create_app(
                 await stack.enter_async_context(studio.lifespan()(app))
             yield
 
-    app = FastAPI(title="Walkgraph", version="1", docs_url=None, redoc_url=None, lifespan=lifespan, responses=PROBLEMS)
+    app = FastAPI(title="Walkgraph", version="1", docs_url=None, redoc_url=None, lifespan=lifespan, routes=_routes()[:])
     app.state.services = services
-    app.router.route_class = StrictRoute
-    package = f"{__package__}.routes"
-    for name in plugins.names(package):
-        app.include_router(plugins.load(package, name, "router"))
     problems.install(app)
     app.add_middleware(Shortcut, services=services)
     app.add_middleware(
@@ -91,6 +89,17 @@ def create_app(
     if studio is not None:
         app.mount("/studio", BinarySockets(studio.app))
     return app
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """The routes of all resources. They know no application: FastAPI works out what each takes when it is first looked
+    for, and does so once in a process."""
+    router = APIRouter(route_class=StrictRoute, responses=PROBLEMS)
+    package = f"{__package__}.routes"
+    for name in plugins.names(package):
+        router.include_router(plugins.load(package, name, "router"))
+    return router.routes
 
 
 def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collector | None) -> Services:
