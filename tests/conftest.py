@@ -33,10 +33,11 @@ TIERS = {
 TOGETHER = ("system", "safety", "browser", "gpu")
 """Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
 GROUPS = {
-    "browser/editor": "wander canvas keyboard gallery safety stream choice step_loop redraw keep open markup keys "
-    "order map",
-    "browser/runs": "draw newcomer between debug trace call play live taps chat badges history settings film spoken "
-    "run_drawn approval_step called_task blueprint files",
+    "browser/editor": "wander canvas keyboard gallery safety",
+    "browser/drawing": "redraw stream choice step_loop keep open markup keys order map",
+    "browser/pages": "between trace call play chat history settings spoken run_drawn approval_step called_task "
+    "blueprint files",
+    "browser/across": "draw newcomer debug live taps badges film",
     "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers "
     "maps nested_calls",
     "system/openai": "chat language turns images realtime speech spoken around",
@@ -67,7 +68,7 @@ _ORDER = {place: number for number, place in enumerate(_PLACES)}
 NUMBERS: dict[str, tuple[float, float, str]] = {
     "schedules": (2_000, 10_000, "simulated worlds that are run"),
     "openapi-cases": (1_000, 2_500, "requests made from the OpenAPI document, in all"),
-    "gestures": (14, 100, "what is done at random in the editor"),
+    "gestures": (7, 100, "what is done at random in the editor"),
     "pipelines": (25, 100, "random graphs of small components"),
     "storm-seconds": (6.0, 60.0, "how long runs are steered at random, in all"),
     "held-rounds": (2, 10, "deployments whose conductor is held at first"),
@@ -75,7 +76,7 @@ NUMBERS: dict[str, tuple[float, float, str]] = {
 """Option -> its value at the short and at the long scale, and its meaning."""
 
 # Neither the time of an example nor that of drawing one says anything on a machine that does other work.
-for scale, examples in (("short", 40), ("long", 100)):
+for scale, examples in (("short", 25), ("long", 100)):
     settings.register_profile(scale, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -127,7 +128,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.scale == "short":
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:
         path = item.path.relative_to(TESTS)

@@ -51,7 +51,16 @@ def spoken_words(pieces: list[str]) -> str | None:
     return "".join(said) if all(len(one) == 1 and one.isascii() for one in said) else None
 
 
-@pytest.mark.parametrize("how", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize(
+    ("local", "how"),
+    [
+        pytest.param(ONE, GREEDY, id="one-greedy"),
+        pytest.param(TWO, DRAWN, id="two-drawn"),
+        pytest.param(ONE, DRAWN, id="one-drawn", marks=pytest.mark.long),
+        pytest.param(TWO, GREEDY, id="two-greedy", marks=pytest.mark.long),
+    ],
+    indirect=["local"],
+)
 def test_a_text_is_said_as_an_answer_with_the_same_words(local: LocalDeployment, how: dict[str, float]) -> None:
     asked = {**FRAMES, **how, "temperature": 1.0, "max_tokens": TOKENS, "system_prompt": "Be kind."}
     for seed in SEEDS:
@@ -78,6 +87,7 @@ def test_what_is_said_depends_on_the_instructions_and_the_voice(local: LocalDepl
     assert len(sounds) == len(asked)
 
 
+@pytest.mark.parametrize("local", [pytest.param(ONE, marks=pytest.mark.long), TWO], indirect=True)
 def test_each_word_needs_a_frame(local: LocalDeployment) -> None:
     text = "Seven herons stand in the river. " * 10
     for run, frames in {"enough": len(text), "short": len(text) - 1}.items():

@@ -101,6 +101,7 @@ def compare(talk: str, outputs: Mapping[str, list[Any]]) -> None:
     assert np.abs(spoken[:: whole.KEPT] - waveform).max() < BAR
 
 
+@pytest.mark.parametrize("local", [pytest.param(ONE, marks=pytest.mark.long), TWO], indirect=True)
 @pytest.mark.parametrize("talk", TALKS)
 def test_a_talk_is_answered_as_the_published_code_does(local: LocalDeployment, talk: str) -> None:
     compare(talk, asked(local, {talk: talk})[talk])

@@ -71,7 +71,7 @@ def converse(both: Sequence[LocalDeployment], outputs: Sequence[str]) -> list[As
     return answers
 
 
-@pytest.mark.parametrize("name", [ONE, TWO])
+@pytest.mark.parametrize("name", [ONE, pytest.param(TWO, marks=pytest.mark.long)])
 def test_a_conversation_in_text_is_found_with_its_media(name: str) -> None:
     answers = converse([deployed(name, keeps=True), deployed(name, keeps=False)], ["text"])
     for before, after in pairwise(answers):
@@ -79,7 +79,7 @@ def test_a_conversation_in_text_is_found_with_its_media(name: str) -> None:
         assert after.found[THINKER] >= before.read[THINKER] - 4
 
 
-@pytest.mark.parametrize("name", [ONE, TWO])
+@pytest.mark.parametrize("name", [pytest.param(ONE, marks=pytest.mark.long), TWO])
 def test_a_spoken_conversation_is_found_with_its_media(name: str) -> None:
     answers = converse([deployed(name, keeps=True), deployed(name, keeps=False)], ["text", "audio"])
     for before, after in pairwise(answers):
