@@ -251,14 +251,11 @@ class Conductor:
         """Puts a changed status before the other commands, so that a rank is reported ready before its runs start."""
         if any(isinstance(command, Exit) for command in commands):
             return commands
-        ranks = self.ranks.status()
+        ranks, table = self.ranks.status(), self.runs.table
         reason = self._failed or next((rank.reason for rank in ranks if rank.state == "lost"), None)
+        waiting = table.waiting
         status = m.Status(
-            state=self._state(),
-            ranks=ranks,
-            running=self.runs.table.running,
-            waiting=self.runs.table.waiting,
-            reason=reason,
+            state=self._state(), ranks=ranks, running=len(table) - waiting, waiting=waiting, reason=reason
         )
         if status == self._status:
             return commands

@@ -223,7 +223,6 @@ class SimulatedClient:
         """State of the deployment."""
         return self.status.state if self.status is not None else ""
 
-    @property
     def over(self) -> bool:
         """True once all planned acts are done and all runs have ended."""
         if self.planned:

@@ -65,7 +65,6 @@ class SimulatedDeployment:
         ranks = {rank.rank: rank.state for rank in self.conductor.ranks.status()}
         return f"conductor {states}, ranks {ranks}, {'; '.join(left) or 'nothing kept'}"
 
-    @property
     def at_rest(self) -> bool:
         core, workers = self.conductor, self.processes.workers
         under_way = self.processes.network.in_flight or self._simulator.blocked or self._unread

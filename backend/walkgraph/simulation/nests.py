@@ -299,7 +299,7 @@ class NestWorld:
 
 
 def _rests(deployment: SimulatedDeployment) -> bool:
-    return deployment.exited or deployment.at_rest
+    return deployment.exited or deployment.at_rest()
 
 
 def tasks_of(seed: int) -> list[NestedTask]:

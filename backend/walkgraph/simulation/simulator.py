@@ -34,7 +34,7 @@ class Simulator:
 
     def at(self, when: float, action: Action) -> None:
         """Plans an action. Those for the same time run in the order in which they were planned."""
-        heappush(self._planned, (max(when, self.now), next(self._numbers), action))
+        heappush(self._planned, (when if when > self.now else self.now, next(self._numbers), action))
 
     def after(self, seconds: float, action: Action) -> None:
         self.at(self.now + seconds, action)

@@ -74,8 +74,8 @@ class World:
         self._until(lambda: self.client.state == "ready", READY_SECONDS, "it isn't ready")
         self.client.begin()
         self._deployment.processes.disturb()
-        self._until(lambda: self.client.over, REST_SECONDS, "not all runs have ended")
-        self._until(lambda: self._deployment.at_rest, REST_SECONDS, "it doesn't come to rest")
+        self._until(self.client.over, REST_SECONDS, "not all runs have ended")
+        self._until(self._deployment.at_rest, REST_SECONDS, "it doesn't come to rest")
         ends = Counter(self._check_run(run) for run in self.client.runs.values())
         self._check_left()
         if self._chance.random() < self._chances.stop:

@@ -44,11 +44,8 @@ class Runs:
         self.admission = Admission(self.table, pages, self.sessions, self.steering, self._stalls, self.endings, rules)
 
     def due(self) -> float:
-        due = min(self.sessions.due(), self._stalls.due)
-        for run in self.table:
-            if run.state != "ending":
-                due = min(due, self._deadline(run))
-        return due
+        deadlines = [self._deadline(run) for run in self.table if run.state != "ending"]
+        return min(self.sessions.due(), self._stalls.due, *deadlines)
 
     def gauge(self, now: float) -> t.QueueGauge:
         promised, budget = self._pages.by_rank()

@@ -21,12 +21,12 @@ class FiniteCheck:
         totals: dict[torch.device, list[_Found]] = {}
         for index, ports in enumerate(outputs):
             for port, value in ports.items():
-                if port == FINITE and isinstance(value, Tensor):
-                    flags.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
-                elif isinstance(value, Tensor) and value.is_floating_point():
-                    if value.device.type != "cpu":
+                if isinstance(value, Tensor):
+                    if port == FINITE:
+                        flags.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
+                    elif value.is_floating_point() and value.device.type != "cpu":
                         totals.setdefault(value.device, []).append((index, port, _total(value)))
-                    elif not _is_finite(value):
+                    elif value.is_floating_point() and not _is_finite(value):
                         self._bad.setdefault(index, port)
                 elif isinstance(value, float) and not math.isfinite(value):
                     self._bad.setdefault(index, port)

@@ -63,7 +63,7 @@ class Approvals:
         self.consulted: dict[str, str] = {}
         """Those of them by which the steps were decided: they are needed again to find the same place."""
         self._texts = texts
-        self._all = {id(found.step): kept_results(task, found) for found in approvals_of(task)}
+        self._task, self._all = task, {id(found.step): found for found in approvals_of(task)}
         self.names = {found.step.as_ for found in approvals_of(task) if found.step.as_ is not None}
         self.seen: list[ReachedApproval] = []
         self.reached = 0
@@ -77,7 +77,7 @@ class Approvals:
 
     def kept(self, step: ApproveStep) -> tuple[str, ...]:
         """The results that something behind it may take; there may be literals among them."""
-        return self._all[id(step)]
+        return kept_results(self._task, self._all[id(step)])
 
     def pass_by(self, step: ApproveStep, words: tuple[str, ...], untaken: str, passes: tuple[int, ...]) -> None:
         self.seen.append(ReachedApproval(step, (), (), (), words, untaken, passes))

@@ -23,6 +23,11 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.interfaces import CoreLike
 
+_OF_CALLS = frozenset({CallBegun, CallDone, Items, PieceCame})
+"""Events about calls and loops in the engine."""
+_CHECKED = frozenset({HoldLoops, MoveState, Release, Report, RunCall, RunLoop})
+"""Commands that are looked at; the others come as often."""
+
 
 class CheckedCore:
     """Implements `worker.interfaces.CoreLike`."""
@@ -47,10 +52,12 @@ class CheckedCore:
         return self._core.standing(run)
 
     def handle(self, event: Event) -> list[Command]:
-        self._came(event)
+        if type(event) in _OF_CALLS:
+            self._came(event)
         commands = self._core.handle(event)
         for command in commands:
-            self._leaves(command)
+            if type(command) in _CHECKED:
+                self._leaves(command)
         return commands
 
     def _came(self, event: Event) -> None:

@@ -129,7 +129,7 @@ class SimulatedWorker:
         at = max(at, self._free)
         if at < self._next:
             self._next = at
-            self._simulator.at(at, lambda: self._turn(at))
+            self._simulator.at(at, partial(self._turn, at))
 
     def _turn(self, planned: float) -> None:
         if self.over or self.stopped or planned != self._next:
