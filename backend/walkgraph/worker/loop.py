@@ -117,8 +117,9 @@ class WorkerLoop:
         self._probes.answer()
         self._links.conductor.flush()
         self._samples.tell()
-        self._telemetry.flush(len(self._core.runs))
-        if self._quiet.now(len(self._core.runs), self._clock()):
+        runs = len(self._core.runs)
+        self._telemetry.flush(runs)
+        if self._quiet.now(runs, self._clock()):
             self._engine.states.audit()
 
     # ── in ──
