@@ -178,7 +178,8 @@ class SimulatedCalls:
             outputs = self._functions[call.node](call)
         except ValueError as error:
             return Result(None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 1)
-        port = FiniteCheck((outputs,), _ON_HOST).port(0)
+        # Most give no fractions at all.
+        port = FiniteCheck((outputs,), _ON_HOST).port(0) if float in map(type, outputs.values()) else None
         if port is None:
             return Result(outputs, None, 0.0, 1)
         self._simulator.counts["calls that give no number"] += 1
