@@ -197,8 +197,8 @@ class States(Protocol):
         row with which it wasn't kept has any numbers."""
         ...
 
-    def named(self, key: StateKey) -> Sequence[int] | None:
-        """The `Segment.tokens` of all rows of a sequence, first to last; None if one of them has none."""
+    def digest(self, key: StateKey) -> bytes | None:
+        """A digest of the `Segment.tokens` of all rows of a sequence, first to last; None if one of them has none."""
         ...
 
     def tensor(self, key: StateKey) -> Tensor | None: ...

@@ -10,8 +10,8 @@ from tests.golden.qwen3_omni import whole
 
 ANSWERS = Path(__file__).parent / "sessions.npz"
 ASKED: Sequence[Sequence[whole.Part]] = (
-    ["See ", (64, 96), "which one?"],
-    [12800, "And?"],
+    ["See ", (64, 96), "who?"],
+    [12800, "What now?"],
     ["Or ", whole.WIDE],
     ["And now?"],
 )

@@ -14,6 +14,7 @@ from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.paged_attention import PagedAttention
+from walkgraph.engine.kv.paged_state import TokensDigest
 from walkgraph.engine.kv.pool import KVPools, Pool, page_bytes
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import SuspendedRuns, Swap
@@ -141,14 +142,46 @@ def test_a_span_counts_with_the_last_row_alone() -> None:
     assert read(StateKey("c", "kv"), 9.5) == (len(TOKENS), 9.5)
 
 
-def test_names_are_told_of_all_rows_or_none() -> None:
+def test_a_digest_is_of_all_rows_or_none() -> None:
     states = table()
     append(states, [A], TOKENS)
-    assert list(states.transaction().named(A) or ()) == TOKENS
-    assert states.transaction().named(B) is None
+    assert states.transaction().digest(A) == TokensDigest().over(TOKENS).made.digest()
+    assert states.transaction().digest(B) is None
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(A, torch.arange(1), "causal")])
     zeros = torch.zeros(1, 1, 1, dtype=torch.float64)
     attend(0, zeros, zeros, zeros)
     transaction.commit(attend)
-    assert transaction.named(A) is None
+    assert transaction.digest(A) is None
+
+
+def test_a_digest_goes_on_with_a_sequence_as_if_all_of_it_were_read_anew() -> None:
+    """Also beside a copy that goes on otherwise, and after a forward that left no trace."""
+    states, texts = table(), {A: TOKENS[:5], B: TOKENS[:5]}
+
+    def same() -> bool:
+        digests = {key: TokensDigest().over(text).made.digest() for key, text in texts.items()}
+        return {key: states.transaction().digest(key) for key in texts} == digests
+
+    append(states, [A], TOKENS[:5])
+    assert states.transaction().digest(A) == TokensDigest().over(TOKENS[:5]).made.digest()
+    states.fork(A, B)
+    assert same()
+    for piece in ([7], [1, 23], [-(1 << 60), -3], [4] * PAGE):
+        for key, more in ((A, piece), (B, piece[::-1])):
+            texts[key] = [*texts[key], *more]
+            append(states, [key], more)
+            assert same()
+    transaction = states.transaction("op")
+    attend = transaction.attend([Segment(A, torch.arange(2), "causal", advance=2, tokens=[8, 9])])
+    zeros = torch.zeros(2, 1, 1, dtype=torch.float64)
+    attend(0, zeros, zeros, zeros)
+    transaction.commit(attend)
+    assert transaction.digest(A) == TokensDigest().over([*texts[A], 8, 9]).made.digest()
+    transaction.rollback()
+    assert same()
+
+
+def test_digests_differ_where_tokens_do() -> None:
+    texts = ([], [1, 2], [12], [2, 1], [1, 2, 0], [-1, 2], [1, -2], [1], [-(1 << 160), 1])
+    assert len({TokensDigest().over(text).made.digest() for text in texts}) == len(texts)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -15,6 +16,24 @@ EMPTY = 0
 """Content number of a sequence without tokens."""
 CONTENTS: Final = count(1)
 """Gives a number to each new content."""
+
+
+class TokensDigest(NamedTuple):
+    """A digest of a sequence's first tokens, which goes on with the next ones: each is read once, however many digests
+    are taken."""
+
+    made: blake2b = blake2b(digest_size=16)
+    """Never updated itself, as copies of sequences share it."""
+    tokens: int = 0
+
+    def over(self, tokens: Sequence[int]) -> "TokensDigest":
+        """The digest of these tokens, which begin with those of this one."""
+        if len(tokens) == self.tokens:
+            return self
+        further = self.made.copy()
+        # A comma before each token: the same however they are cut into pieces, and of no others.
+        further.update(f", {repr(list(tokens[self.tokens :]))[1:-1]}".encode())
+        return TokensDigest(further, len(tokens))
 
 
 @dataclass(slots=True)
@@ -31,6 +50,15 @@ class PagedSequence:
     """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
     prefix: PrefixKey | None = None
     """Key of what the kept tokens were computed from, if that is known of all of them."""
+    digested: TokensDigest = field(default=TokensDigest(), compare=False)
+    """Of the first tokens of `prefix`."""
+
+    def digest(self) -> bytes | None:
+        """A digest of what the kept tokens were computed from; None if it isn't known of all of them."""
+        if self.prefix is None:
+            return None
+        self.digested = self.digested.over(self.prefix.tokens)
+        return self.digested.made.digest()
 
     def alike(self, other: "PagedSequence") -> bool:
         """True only if both are sure to hold the same tokens at the same positions."""

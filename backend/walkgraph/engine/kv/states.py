@@ -405,9 +405,9 @@ class Transaction:
         pool, row = self._table.pools.of(key), self._row(key, 0) or PagedSequence()
         return pool.outputs[output][slots_of(row.pages, start, stop, pool.device)]
 
-    def named(self, key: StateKey) -> Sequence[int] | None:
+    def digest(self, key: StateKey) -> bytes | None:
         row = self._row(key, 0)
-        return None if row is None or row.prefix is None else row.prefix.tokens
+        return None if row is None else row.digest()
 
     def tensor(self, key: StateKey) -> Tensor | None:
         return self._puts.get(key, self._table.tensors.get(key))

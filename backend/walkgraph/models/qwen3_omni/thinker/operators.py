@@ -162,7 +162,7 @@ class Thinker(LanguageBackbone):
         count, end, hidden = len(piece.ids), states.length(key), Outputs()
         if self._config.told is not None and (call.read is None or _HIDDEN in call.read):
             hidden[_HIDDEN] = states.kept(key, _HIDDEN, end - count + piece.marks, end - piece.marks)
-        names = self._on_device(names_of(count, states.named(key), self._own))
+        names = self._on_device(names_of(count, states.digest(key), self._own))
         return {
             **hidden,
             "appended": self._on_device(piece.ids),

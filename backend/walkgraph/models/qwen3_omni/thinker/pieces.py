@@ -4,7 +4,6 @@ Shape letters: m rows of a piece, n rows of its media, W width.
 """
 
 import math
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -81,13 +80,13 @@ def piece_of(call: Call, config: ThinkerConfig) -> Piece:
     return Piece(ids, span, torch.arange(seen))
 
 
-def names_of(count: int, tokens: Sequence[int] | None, own: bytes) -> Tensor:
+def names_of(count: int, digest: bytes | None, own: bytes) -> Tensor:
     """int64 `[m]` on the CPU: names of the last rows of a sequence, numbers that tell what they were computed from.
-    None of them is a token; they are -1 if that isn't known. `tokens`: those of the whole sequence; `own`: tells the
-    weights that computed it from others."""
-    if tokens is None:
+    None of them is a token; they are -1 if that isn't known. `digest`: of the whole sequence; `own`: tells the weights
+    that computed it from others."""
+    if digest is None:
         return torch.full((count,), -1)
-    made = blake2b(own + repr(tokens).encode(), digest_size=16).digest()
+    made = blake2b(own + digest, digest_size=16).digest()
     first, step = (int.from_bytes(half) >> 1 for half in (made[:8], made[8:]))
     # Two rows tell all of the digest; the numbers stay below zero, and wrap.
     numbers = (first + torch.arange(count) * (step | 1)) & _MOST
