@@ -2,7 +2,7 @@
 an `until` that the output leaves from (`serving.Output.loops`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from walkgraph.placement.tables import BOUND, STOP
 from walkgraph.service.openai.serving import Output
@@ -19,8 +19,10 @@ def loops_of(end: m.Finished, *outputs: Output | None) -> list[m.LoopEnd]:
     return [one for one in end.loops if (one.walk, one.loop) in names]
 
 
-def tokens(loops: Sequence[m.LoopEnd]) -> int:
-    return sum(one.iterations for one in loops)
+def tokens(loops: Sequence[m.LoopEnd], begun: Collection[tuple[str, str]] = ()) -> int:
+    """Tokens that these loops generated. `begun`: the loops whose first token was generated before them
+    (`Serving.begun`), which counts too."""
+    return sum(one.iterations + ((one.walk, one.loop) in begun) for one in loops)
 
 
 def text_tokens(end: m.Finished, text: Output | None, came: int, outside: int) -> int:

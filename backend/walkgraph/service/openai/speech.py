@@ -20,7 +20,7 @@ from walkgraph.service.http import dialects, limits, problems
 from walkgraph.service.http.dialects import Fault
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai import counting
-from walkgraph.service.openai.serving import Output, Serving
+from walkgraph.service.openai.serving import Serving
 from walkgraph.service.runs.disconnects import EVENTS, Streamed, leave, nobody, unless_left
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import sound
@@ -147,9 +147,8 @@ def _listed(names: Any) -> str:
 class Speech:
     """The audio of one run as a stream of encoded bytes."""
 
-    def __init__(self, run: LiveRun, form: str, output: Output | None) -> None:
-        """`output`: the task's audio output."""
-        self.run, self._output = run, output
+    def __init__(self, run: LiveRun, form: str, serving: Serving) -> None:
+        self.run, self._serving = run, serving
         self.sound = sound.Stream(form)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -171,7 +170,8 @@ class Speech:
         """Token counts, once the run has ended."""
         end = self.run.finished
         read = end.read if end else 0
-        made = counting.tokens(counting.loops_of(end, self._output)) if end else 0
+        loops = counting.loops_of(end, self._serving.output_of("audio")) if end else []
+        made = counting.tokens(loops, self._serving.begun)
         return {"input_tokens": read, "output_tokens": made, "total_tokens": read + made}
 
 
@@ -181,7 +181,7 @@ async def answer(request: Request, run: LiveRun, serving: Serving, form: str, *,
 
     `events`: as server-sent events. The run ends if the client leaves.
     """
-    speech = Speech(run, form, serving.output_of("audio"))
+    speech = Speech(run, form, serving)
     pieces = speech.pieces()
     with ExitStack() as leaving:
         leaving.callback(leave, (run,))

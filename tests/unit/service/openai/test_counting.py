@@ -40,6 +40,11 @@ def test_outputs_count_by_the_loops_that_they_leave_from(outputs: Any, loops: An
     assert (found, tokens(found), is_cut(found)) == (loops, count, cut)
 
 
+def test_a_token_from_before_its_loop_counts_too() -> None:
+    begun = frozenset({("decode", "answer"), ("decode", "tokens")})
+    assert [tokens(loops, begun) for loops in ([ANSWER], [ANSWER, FRAMES], [FRAMES], [])] == [8, 28, 20, 0]
+
+
 @pytest.mark.parametrize(
     ("answer", "frames", "output", "told"),
     [

@@ -41,6 +41,21 @@ def test_bundled_graphs(name: str) -> None:
     assert serving.routes(graph(name)) == SERVED.get(name, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "task", "begun"),
+    [
+        ("orpheus", "speak", {("decode", "tokens")}),
+        ("llm", "complete", {("decode", "tokens")}),
+        # The frames of speech begin with what stands for no frame.
+        ("qwen3_omni", "converse", {("decode", "answer")}),
+        ("qwen3_omni", "say", set()),
+        ("bagel", "text_to_image", set()),
+    ],
+)
+def test_loops_that_go_on_with_a_token_from_before_are_told(name: str, task: str, begun: set[tuple[str, str]]) -> None:
+    assert serving.servings(graph(name))[task].begun == begun
+
+
 def test_outputs_are_told_with_the_loops_that_they_leave() -> None:
     found = serving.servings(graph("bagel"))
     text = found["image_to_text"].output_of("text")

@@ -238,7 +238,8 @@ async def test_a_stream_ends_with_its_counts() -> None:
     talker.end()
     await client.take(await speech.answer(client.request(), talker.run, SPEAK, "pcm", events=True))
     last = json.loads(client.body.decode().split("\n\n")[-2][6:])
-    usage = {"input_tokens": 21, "output_tokens": 69, "total_tokens": 90}
+    # The loop's 69, and the one that came before it.
+    usage = {"input_tokens": 21, "output_tokens": 70, "total_tokens": 91}
     assert last == {"type": "speech.audio.done", "usage": usage}
 
 

@@ -141,7 +141,7 @@ class _Answer:
         end = self.run.finished
         read, found = (end.read, end.found) if end else (0, 0)
         texts = [output for output in self._serving.outputs if output.modality == "text"]
-        written = counting.tokens(counting.loops_of(end, *texts)) if end else 0
+        written = counting.tokens(counting.loops_of(end, *texts), self._serving.begun) if end else 0
         drawn = -(-encoded.width // PATCH_PIXELS) * -(-encoded.height // PATCH_PIXELS)
         seen = read if self._look.kind == "image_edit" else 0
         return Usage(

@@ -176,7 +176,7 @@ class Answer:
         written = self._serving.output_of("text")
         text, loops = text_tokens(end, written, self._texts, self._outside), loops_of(end, written)
         heard = [one for one in loops_of(end, self._serving.output_of("audio")) if one not in loops]
-        made = text + tokens(heard) if self._kind == "audio" else text
+        made = text + tokens(heard, self._serving.begun) if self._kind == "audio" else text
         return {
             "total_tokens": end.read + made,
             "input_tokens": end.read,
