@@ -104,6 +104,13 @@ class Thinking:
     not_a_query: tuple[str, str]
     """A user's text between these counts as no query."""
 
+    def apart(self, content: str) -> tuple[str, str]:
+        """The reasoning in an assistant's text, and the answer behind it."""
+        if self.close not in content:
+            return "", content
+        before, *_, answer = content.split(self.close)
+        return before.rstrip("\n").split(self.open)[-1].lstrip("\n"), answer.lstrip("\n")
+
 
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
@@ -218,10 +225,8 @@ class _Rendering:
     def _spot(self, turn: Turn, i: int) -> _Spot:
         content, reasoning = self._content(turn, f"/{i}"), ""
         thinking = self._template.thinking
-        if thinking is not None and turn.role == "assistant" and thinking.close in content:
-            before, *_, content = content.split(thinking.close)
-            reasoning = before.rstrip("\n").split(thinking.open)[-1].lstrip("\n")
-            content = content.lstrip("\n")
+        if thinking is not None and turn.role == "assistant":
+            reasoning, content = thinking.apart(content)
         roles = self._roles
         holds: Mapping[Condition, bool] = {
             "first": i == self._first,

@@ -9,6 +9,9 @@ from tests.golden.qwen3_omni import thinking
 from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed
 from walkgraph.abi.operator import LoadContext
+from walkgraph.checkpoints.chat_template import render, text_of
+from walkgraph.checkpoints.known_templates import QWEN3
+from walkgraph.graph.conversation import Conversation, Role, Turn, TurnPart
 from walkgraph.models.qwen3_omni.presets import text_edges
 from walkgraph.models.qwen3_omni.thinker.turn_operators import TurnMarker
 
@@ -40,6 +43,21 @@ def test_a_turn_is_marked_as_published(mark: str, text: str | None, wanted: str)
     inputs = {} if text is None else {"text": text}
     (given,) = TurnMarker.load(context).forward([call("turn", inputs, mark=mark)], None)  # type: ignore[arg-type]
     assert given["ids"].tolist() == thinking.ids_of(wanted)
+
+
+def test_a_conversation_is_marked_as_the_template_writes_it() -> None:
+    """With thoughts in earlier answers, which the published template leaves out once a question follows."""
+    said = ["A wall.", "<think>\nA door?\nRed.\n</think>\n\nA red door.", "Why?</think>\nSo.", "<think>never mind"]
+    turns: list[tuple[Role, str]] = [("system", "Be kind.")]
+    for text in said:
+        turns.append(("user", "<think>What?</think> Say it."))
+        turns.append(("assistant", text))
+    turns.append(("user", "And now?"))
+    conversation = Conversation(tuple(Turn(role, (TurnPart("text", text),)) for role, text in turns))
+    marker = TurnMarker.load(_context())
+    calls = [call("turn", {"text": text}, mark=role) for role, text in turns]
+    given = [*marker.forward(calls, None), *marker.forward([call("turn", mark="assistant")], None)]  # type: ignore[arg-type]
+    assert torch.cat([one["ids"] for one in given]).tolist() == thinking.ids_of(text_of(render(QWEN3, conversation)))
 
 
 @pytest.mark.parametrize(

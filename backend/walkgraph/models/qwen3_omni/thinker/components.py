@@ -24,7 +24,13 @@ THINKING: tuple[Component, ...] = (
         category="Text",
         deterministic=True,
         inputs=(
-            port("text", "text: str", optional=True, description="all of the turn's text; its end follows"),
+            port(
+                "text",
+                "text: str",
+                optional=True,
+                description="all of the turn's text; its end follows. What an "
+                "assistant thought (`<think>`) is left out",
+            ),
             port(
                 "token",
                 "tokens: int[1]",

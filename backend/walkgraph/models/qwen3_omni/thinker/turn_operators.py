@@ -9,9 +9,13 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
+from walkgraph.checkpoints.chat_template import Thinking
 from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.presets import omni_config, text_edges
 from walkgraph.models.qwen3_omni.thinker.config import Marks
+
+_THINKING = Thinking("<think>", "</think>", ("<tool_response>", "</tool_response>"))
+"""As in the published template, which leaves out what was thought before a later question."""
 
 
 class TurnMarker(Operator):
@@ -53,7 +57,10 @@ class TurnMarker(Operator):
             return self._ended(call)
         if given is None:
             return self._begin[mark]
-        return [*self._begin[mark], *self._vocabulary.encode(call.text("text")), *self._end]
+        text = call.text("text")
+        if mark == "assistant":
+            _, text = _THINKING.apart(text)
+        return [*self._begin[mark], *self._vocabulary.encode(text), *self._end]
 
     def _ended(self, call: Call) -> list[int]:
         """An answer that was cut short ends with a token that nobody has appended yet."""
