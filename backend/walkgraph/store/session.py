@@ -166,7 +166,7 @@ class Store:
 
     def _settle(self) -> None:
         """Finish opening: the database and all its connections exist."""
-        if not isinstance(self._reads.pool, QueuePool) or self._reads.dialect.name != "sqlite":
+        if self._reads.dialect.name != "sqlite" or not self._reads.url.database:
             return
         path = Path(str(self._reads.url.database))
         with ExitStack() as opened:
@@ -219,7 +219,7 @@ def _engine(url: str) -> Engine:
         if driver == "sqlite" and parsed.database:
             engine = _sqlite_engine(parsed)
         elif driver == "sqlite":
-            engine = create_engine(parsed, connect_args={"check_same_thread": False})
+            engine = _memory_engine(parsed)
         else:
             engine = create_engine(parsed, connect_args=_KEEPALIVE, pool_pre_ping=True, hide_parameters=True)
     except (ArgumentError, NoSuchModuleError):
@@ -247,6 +247,12 @@ def _sqlite_engine(url: URL) -> Engine:
 
     # The most recently used connection has the next reads in its cache.
     return create_engine(url, creator=connect, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True)
+
+
+def _memory_engine(url: URL) -> Engine:
+    """An engine whose only connection has all of the database: threads lend it to each other, and none keeps one."""
+    lent = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+    return create_engine(url, connect_args={"check_same_thread": False}, **lent)
 
 
 def _owned(engine: Engine) -> Connection:

@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import QueuePool
 from sqlmodel import Session, SQLModel
 
 from tests.safety.plugin import Figure, Scale
@@ -58,6 +59,19 @@ def test_sqlite_is_set_up_for_many_readers_and_no_loss(store: Store) -> None:
     assert store.read_now(pragma, "busy_timeout") == 5000
     assert store.read_now(pragma, "cache_size") == -512
     assert store.read_now(pragma, "foreign_keys") == 1
+
+
+def test_a_database_in_memory_is_one_for_all_threads() -> None:
+    """Its connection is closed with the store, whichever threads had it."""
+    store = Store.open("sqlite://")
+    pool = store._reads.pool
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(store.write_now, queries.put_document, "graph", "g", "{}", None).result()
+    assert store.read_now(queries.get_document, "graph", "g").text == "{}"
+    assert isinstance(pool, QueuePool)
+    assert (pool.checkedin(), pool.checkedout()) == (1, 0)
+    store.close()
+    assert pool.checkedin() == 0
 
 
 def test_migrations_make_the_tables_that_the_code_has(store: Store) -> None:
