@@ -67,12 +67,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return root, json.dumps(imported(whole.folder(root))[1].graph)
 
 
-def deployed(published: tuple[Path, str], name: str, *, keeps: bool = True) -> LocalDeployment:
+def deployed(published: tuple[Path, str], name: str, *, keeps: bool = True, beside: str = "talker") -> LocalDeployment:
+    """`beside`: the node with which the new one is placed."""
     root, graph = published
     document = with_codes(in_sessions(json.loads(graph)))
     placement = on_cpus(name)
-    beside = [(*one.nodes, "listener") if "talker" in one.nodes else one.nodes for one in placement.groups]
-    groups = [one.model_copy(update={"nodes": nodes}) for one, nodes in zip(placement.groups, beside, strict=True)]
+    nodes = [(*one.nodes, "listener") if beside in one.nodes else one.nodes for one in placement.groups]
+    groups = [one.model_copy(update={"nodes": mine}) for one, mine in zip(placement.groups, nodes, strict=True)]
     placed = placement.model_copy(update={"groups": tuple(groups)})
     return LocalDeployment(codec.load(document), placed, threads=1, prefix_cache=keeps, roots=(root,))
 
@@ -118,3 +119,12 @@ def test_a_session_answers_as_the_published_code_does_to_the_whole_conversation(
             compare(turn, outputs)
     for engine in local.engines.values():
         engine.states.audit()
+
+
+def test_turns_may_be_kept_on_another_rank_than_the_answers(published: tuple[Path, str]) -> None:
+    local = deployed(published, TWO, beside="thinker")
+    for turn, asked in enumerate(sessions.ASKED[:2]):
+        [mine] = answered(local, ["a"], asked, turn)
+        compare(turn, mine)
+    for walk in local.plan.walks:
+        assert [edge.index for edge in walk.edges] == [*range(len(walk.edges))]

@@ -324,7 +324,8 @@ class _EdgeTables:
             for end in self.walk.ports(stream.from_) if self.walk.name in stream.walks else ():
                 if end.entry is not None and end.entry.index in self.at:
                     found.append(self._stream_edge(len(found), stream.name, end.entry, end.port))
-        found.extend(self._state_edge(len(found) + i, *pair) for i, pair in enumerate(moved))
+        for pair in moved:
+            found.append(self._state_edge(len(found), *pair))
         return tuple(found)
 
     def _edge(self, index: int, route: Route) -> EdgePlan | None:
