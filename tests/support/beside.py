@@ -146,6 +146,8 @@ class Parts:
 
     def _report(self, process: Process, told: dict[str, Any]) -> None:
         config, item = self._session.config, self._session.items[process.given[0].start]
+        if isinstance(told["longrepr"], list):
+            told["longrepr"] = tuple(told["longrepr"])  # the place and reason of a skip, which JSON made a list
         report: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=told)
         self.seconds[group_of(item)] += report.duration
         if report.when == "setup":

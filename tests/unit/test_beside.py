@@ -83,10 +83,11 @@ def test_several_processes_end_as_one_does(folder: Path) -> None:
 
 
 def test_a_process_that_dies_fails_its_test_alone(folder: Path) -> None:
-    status, printed, notes = run(folder, "--processes", "2", killed="two")
+    status, printed, notes = run(folder, "--processes", "2", "-rs", killed="two")
     assert status == 1
     assert "6 failed, 209 passed, 5 skipped" in printed
     assert "its process ended: -9" in printed
+    assert all(f"SKIPPED [1] test_{name}.py" in printed for name in GROUPS)
     assert sorted(name for name, _ in notes if name.startswith("after")) == sorted(f"after-{name}" for name in GROUPS)
 
 
