@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="number of processes")
     asked = parser.parse_args()
     logging.getLogger("walkgraph").setLevel(logging.ERROR)
-    known_scenarios()  # before forking, so that the processes share them
+    known_scenarios()  # not part of the time that is told
     known_talkers()
     known_chained()
     began, told = time.monotonic(), 0
