@@ -50,7 +50,38 @@ class Reused(NamedTuple):
     """The `tokens` for the segment with the other rows."""
 
 
-def reused(call: Call, port: str, slot: str, states: "States", beside: Collection[str] = ()) -> Reused:
+class Reuses(Protocol):
+    """The part of `States` that finds rows."""
+
+    def reuse(
+        self,
+        key: StateKey,
+        tokens: Sequence[int],
+        *,
+        block: bool = False,
+        answered: bool = True,
+        span: float | None = None,
+    ) -> int:
+        """As that of `States`."""
+        ...
+
+
+class NothingFound(Reuses):
+    """Finds no rows: for those behind rows that are computed in the same forward."""
+
+    def reuse(
+        self,
+        key: StateKey,
+        tokens: Sequence[int],
+        *,
+        block: bool = False,
+        answered: bool = True,
+        span: float | None = None,
+    ) -> int:
+        return 0
+
+
+def reused(call: Call, port: str, slot: str, states: Reuses, beside: Collection[str] = ()) -> Reused:
     """Find the token ids `[n]` at a port. Only for token ids that alone determine the operator's keys and values. All
     of them may be found if nothing reads the call's outputs; `beside`: outputs that need no forward."""
     tokens = call.numbers(port)
@@ -60,7 +91,7 @@ def reused(call: Call, port: str, slot: str, states: "States", beside: Collectio
     return Reused(there, tokens[there:])
 
 
-def reused_block(call: Call, port: str, slot: str, rows: int, states: "States") -> Reused:
+def reused_block(call: Call, port: str, slot: str, rows: int, states: Reuses) -> Reused:
     """Find the rows of a block that a port's value alone determines: all of them if nothing reads the call's outputs,
     or none."""
     digest = call.digest(port)
@@ -73,7 +104,7 @@ def reused_block(call: Call, port: str, slot: str, rows: int, states: "States") 
 
 
 def reused_piece(
-    call: Call, ports: Sequence[str], slot: str, rows: int, span: float, states: "States", beside: Collection[str] = ()
+    call: Call, ports: Sequence[str], slot: str, rows: int, span: float, states: Reuses, beside: Collection[str] = ()
 ) -> Reused:
     """Find causal rows that the values at these ports determine together, and the positions that they span. All are
     found, or none; `beside`: outputs that need no forward."""
@@ -197,8 +228,9 @@ class States(Protocol):
         row with which it wasn't kept has any numbers."""
         ...
 
-    def digest(self, key: StateKey) -> bytes | None:
-        """A digest of the `Segment.tokens` of all rows of a sequence, first to last; None if one of them has none."""
+    def digest(self, key: StateKey, end: int) -> bytes | None:
+        """A digest of the `Segment.tokens` of the first rows of a sequence, up to `end`; None if one of its rows has
+        none."""
         ...
 
     def tensor(self, key: StateKey) -> Tensor | None: ...

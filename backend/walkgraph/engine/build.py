@@ -113,6 +113,7 @@ class EngineBuilder:
             kept=self._kept_calls(limits),
             playbacks=playbacks,
         )
+        states.before_use = calls.make_deferred
         device = LoopDevice(
             states,
             lambda node: nodes[node],

@@ -127,6 +127,7 @@ class Engine:
     def add_loop(self, call: LoopCall) -> None:
         """Queue a device loop."""
         call.ready_at = call.ready_at or self._clock()
+        self.calls.make_deferred(call.states.values())
         self.calls.in_flight.fence(call.run)
         self.loops.add(call)
 
@@ -151,6 +152,8 @@ class Engine:
             if not (stepped or batch or beside):
                 break
         events = self._collected() + self.swap.advance()
+        if not events and calls.restless:
+            return []
         if not events and (calls.in_flight.any or loops.in_flight):
             # Nothing can be launched before something in flight is over.
             events = self._waited()

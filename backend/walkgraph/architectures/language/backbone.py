@@ -8,19 +8,21 @@ again.
 Shape letters: K calls, V vocabulary.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, groupby
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
-from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused
+from walkgraph.abi.states import CacheShape, NothingFound, Placed, Reused, Reuses, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
+from walkgraph.architectures.language.joined import Joined, joined
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
@@ -33,6 +35,8 @@ from walkgraph.layers.sampling_params import SamplingParams
 _TOKEN = Row((1,), torch.int64)
 _SHORT = 64
 """Equal prompts of up to this many tokens are computed together: waiting would take longer."""
+LATER = 256
+"""The most tokens of a call that may wait for the next one. Longer texts are better read early."""
 _SAMPLING: Sampling = {
     "temperature": ("temperature", torch.float32),
     "top_k": ("top_k", torch.int64),
@@ -61,8 +65,6 @@ class Unread(NamedTuple):
     """int64 `[n]`, all in the vocabulary."""
     tokens: Sequence[int] | None
     """As in `Segment.tokens`."""
-    outputs: Outputs
-    """The place of outputs beside those of the next token."""
 
 
 class LanguageBackbone(Operator):
@@ -123,7 +125,7 @@ class LanguageBackbone(Operator):
     def rows(self, call: Call) -> int:
         return len(self.fed(call)[1])
 
-    def had(self, call: Call, port: str, states: States) -> Reused:
+    def had(self, call: Call, port: str, states: Reuses) -> Reused:
         """The part of a call's tokens that is known."""
         if port == "token":
             return Reused(0, call.numbers(port))
@@ -136,6 +138,16 @@ class LanguageBackbone(Operator):
             return None
         tokens = call.numbers("ids")
         return None if tokens is None else tuple(tokens)
+
+    def deferred(self, call: Call) -> Outputs | None:
+        ids = call.inputs.get("ids")
+        if ids is None or call.gives(self.beside) or self.alike(call) is not None:
+            return None
+        return self.given_early(call) if ids.device.type == "cpu" and 0 < self.rows(call) <= LATER else None
+
+    def given_early(self, call: Call) -> Outputs:
+        """The outputs in `beside` of a text."""
+        return {}
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         port, value = self.fed(call)
@@ -162,49 +174,72 @@ class LanguageBackbone(Operator):
         return (token[:, None] == self._stops).any(1)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        fed = [self.fed(call) for call in calls]
+        groups = joined(calls, "kv", "ids")
+        made = [call for group in groups for call in group.calls]
+        fed = [self.fed(call) for call in made]
         whole = [len(value) for _, value in fed]
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
         ids = given.where(known, 0).split(whole)
-        had = [self.had(call, port, states) for call, (port, _) in zip(calls, fed, strict=True)]
-        asked = [i for i, n in enumerate(whole) if had[i].found < n]
+        had = self._had(groups, [port for port, _ in fed], whole, states)
         outputs = [Outputs() for _ in calls]
-        unread = [Unread(calls[i], ids[i][had[i].found :], had[i].tokens, outputs[i]) for i in asked]
+        unread = [
+            Unread(call, mine[one.found :], one.tokens)
+            for call, mine, one in zip(made, ids, had, strict=True)
+            if one.found < len(mine)
+        ]
         logits = self.logits(unread, states) if unread else None
-        ports = [port for port, _ in fed]
-        counts = self._counted(calls, ports, ids, states)
+        counts = self._counted(groups, [port for port, _ in fed], ids, states)
         if logits is None:
             return outputs
-        follow = torch.stack([ids[i][-1] for i in asked])
-        sampled = [calls[i] for i in asked]
-        good = torch.stack([mine.all() for mine in known.split(whole)])
-        if len(asked) < len(calls):
+        ends = list(accumulate(len(group.calls) for group in groups))
+        asked = [i for i, end in enumerate(ends) if had[end - 1].found < whole[end - 1]]
+        last = [ends[i] - 1 for i in asked]
+        sampled = [made[i] for i in last]
+        good = _all_good(known.split(whole), groups)
+        if len(asked) < len(groups):
             # Not by a list: its copy to the device would wait for the work launched there.
             rows = self._on_device(torch.tensor(asked))
             counts, good = counts.index_select(0, rows), good.index_select(0, rows)
         tokens = sample(_with_bias(logits, sampled), _sampling_of(sampled, states, self._device), counts)
-        answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
+        follow = torch.stack([ids[i][-1] for i in last])
+        answers = self.answers(tokens, _of_tokens(follow, [fed[i][0] for i in last]))
         answers[FINITE] &= good
         for row, i in enumerate(asked):
-            outputs[i].update({port: values[row] for port, values in answers.items()})
-            if calls[i].params.get("logits"):
+            outputs[groups[i].last].update({port: values[row] for port, values in answers.items()})
+            if sampled[row].params.get("logits"):
                 # A copy: a captured forward writes the same logits again.
-                outputs[i]["logits"] = logits[row].clone()
+                outputs[groups[i].last]["logits"] = logits[row].clone()
         return outputs
 
+    def _had(
+        self, groups: Sequence[Joined], ports: Sequence[str], whole: Sequence[int], states: States
+    ) -> list[Reused]:
+        """What is known of each call's tokens. Behind rows that are computed, nothing is."""
+        found: list[Reused] = []
+        for group in groups:
+            there: Reuses = states
+            for call in group.calls:
+                one = self.had(call, ports[len(found)], there)
+                if one.found < whole[len(found)]:
+                    there = NothingFound()
+                found.append(one)
+        return found
+
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
-        """Append the calls' tokens -> `[K, V]` behind the last one of each."""
-        lengths = [len(one.ids) for one in unread]
-        attend = states.attend(segments(unread, self._device, lengths))
-        first = [states.position(one.call.states["kv"]) for one in unread]
-        at = [place for begin, n in zip(first, lengths, strict=True) for place in range(begin, begin + n)]
+        """Append the calls' tokens -> `[S, V]` behind the last one of each sequence."""
+        attend = states.attend(segments(unread, self._device))
+        at = [
+            int(place)
+            for place, one in zip(begins(unread, states.place), unread, strict=True)
+            for place in range(int(place), int(place) + len(one.ids))
+        ]
         new = torch.cat([one.ids for one in unread])
         found = self._prompts.read(new, at, attend.causal())
         if found is not None:
             (logits,) = found.prompts
         else:
-            ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
+            ends = self._on_device(torch.tensor(sequence_ends(unread)))
             logits = self._model.read(new, self._on_device(torch.tensor(at)), ends, attend.placed())
         states.commit(attend)
         return logits
@@ -237,20 +272,22 @@ class LanguageBackbone(Operator):
         answers["logits"] = logits
         return StepOutputs({port: answers[port] for port in self._ports}, answers[FINITE])
 
-    def _counted(self, calls: Sequence[Call], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
-        """int16 `[K, V]`: the calls' counts, with what they feed."""
-        kept = [states.tensor(call.states["seen"]) for call in calls]
+    def _counted(self, groups: Sequence[Joined], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
+        """int16 `[G, V]`: the counts of the groups, with what their calls feed."""
+        keys = [group.calls[-1].states["seen"] for group in groups]
         blank = torch.zeros(self._vocab, dtype=torch.int16, device=self._device)
-        counts = torch.stack([blank if one is None else one for one in kept])
+        counts = torch.stack([blank if (one := states.tensor(key)) is None else one for key in keys])
+        owner = [index for index, group in enumerate(groups) for _ in group.calls]
         spoken = [i for i, port in enumerate(ports) if port == "token"]
         if spoken:
-            count(counts, self._on_device(torch.tensor(spoken)), torch.cat([ids[i] for i in spoken]))
-        for index, (port, mine) in enumerate(zip(ports, ids, strict=True)):
+            rows = self._on_device(torch.tensor([owner[i] for i in spoken]))
+            count(counts, rows, torch.cat([ids[i] for i in spoken]))
+        for index, port, mine in zip(owner, ports, ids, strict=True):
             if port == "ids":
                 counts[index, mine] = counts[index, mine] | 1
-        for call, mine in zip(calls, counts, strict=True):
+        for key, mine in zip(keys, counts, strict=True):
             # A copy: a view would keep the whole batch's counts alive.
-            states.put(call.states["seen"], mine.clone() if len(calls) > 1 else mine)
+            states.put(key, mine.clone() if len(groups) > 1 else mine)
         return counts
 
     def _on_device(self, value: Tensor) -> Tensor:
@@ -305,10 +342,56 @@ def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:
     return last.where(torch.tensor([port == "token" for port in ports]).to(last.device, non_blocking=True), -1)
 
 
-def segments(unread: Sequence[Unread], device: torch.device, advances: Sequence[int]) -> list[Segment]:
-    """The segments of calls whose rows follow each other. `advances`: positions that each takes."""
-    parts = torch.arange(sum(len(one.ids) for one in unread), device=device).split([len(one.ids) for one in unread])
-    return [
-        Segment(state=one.call.states["kv"], rows=rows, mode="causal", advance=advance, tokens=one.tokens)
-        for one, rows, advance in zip(unread, parts, advances, strict=True)
-    ]
+def segments(unread: Sequence[Unread], device: torch.device, spans: Sequence[float | None] = ()) -> list[Segment]:
+    """The segments of calls whose rows follow each other, one for each sequence. `spans`: the positions that each call
+    takes, None for one a row; none: all do."""
+    rows = torch.arange(sum(len(one.ids) for one in unread), device=device)
+    found: list[Segment] = []
+    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
+        count = sum(len(one.ids) for one, _ in of_one)
+        named = [one.tokens for one, _ in of_one]
+        taken = [len(one.ids) if span is None else span for one, span in of_one]
+        mine, rows = rows.split([count, len(rows) - count])
+        found.append(
+            Segment(
+                state=of_one[0][0].call.states["kv"],
+                rows=mine,
+                mode="causal",
+                advance=count,
+                span=None if all(span is None for _, span in of_one) else sum(taken),
+                tokens=None if None in named else [token for part in named for token in part or ()],
+            )
+        )
+    return found
+
+
+def begins(
+    unread: Sequence[Unread], place: Callable[[StateKey], float], spans: Sequence[float | None] = ()
+) -> list[float]:
+    """The position of each call's first row. `place`: that of the next row of a sequence; `spans`: as for
+    `segments`."""
+    found: list[float] = []
+    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
+        at = place(of_one[0][0].call.states["kv"])
+        for one, span in of_one:
+            found.append(at)
+            at += len(one.ids) if span is None else span
+    return found
+
+
+def sequence_ends(unread: Sequence[Unread]) -> list[int]:
+    """The last row of each sequence."""
+    counts = (sum(len(one.ids) for one, _ in of_one) for of_one in _by_sequence(unread, [None] * len(unread)))
+    return [end - 1 for end in accumulate(counts)]
+
+
+def _by_sequence(unread: Sequence[Unread], spans: Sequence[float | None]) -> list[list[tuple[Unread, float | None]]]:
+    """The calls of each sequence, which follow each other."""
+    both = zip(unread, spans, strict=True)
+    return [list(of_one) for _, of_one in groupby(both, key=lambda one: one[0].call.states["kv"])]
+
+
+def _all_good(known: Sequence[Tensor], groups: Sequence[Joined]) -> Tensor:
+    """bool `[G]`: true for groups whose tokens are all in the vocabulary."""
+    parts = iter(known)
+    return torch.stack([torch.cat([next(parts) for _ in group.calls]).all() for group in groups])

@@ -2,18 +2,21 @@
 
     add ──> schedule ──> a batch ──> in flight ──> collect ──> Done, and Forwarded while the stopwatch is on
 
+A deferred call (`Operator.deferred`) is `Begun` at once, and is made together with the next one on its states. It is
+made earlier if anything else needs them, or if its run has nothing else here for a while.
+
 Batches on the device are launched in turn with the steps of loops. Captured steps, and operators that run on the host's
 processor, take no turn.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import torch
 
-from walkgraph.abi.calls import Call
+from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
@@ -32,6 +35,9 @@ TURNS = 4
 behind the one it depends on."""
 CHAIN = -1
 """Stands in place of an operator, for chains."""
+QUIET = 2
+"""Collections without a sign of a run, after which its deferred calls are made. The run's next call comes within one or
+two, as each brings values to its Walk."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -73,6 +79,11 @@ class CallScheduler:
         self._unlaunched: list[Done] = []
         """Calls that ended without a forward."""
         self._begun: list[Begun] = []
+        self._deferred: dict[int, Call] = {}
+        """Deferred calls that aren't settled, by their ids."""
+        self._deferring: dict[str, int] = {}
+        """Runs with deferred calls -> the collection before which something of the run moved last."""
+        self._collections = 0
 
     # ── admission ──
 
@@ -87,11 +98,22 @@ class CallScheduler:
             self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:
-            ready = self._ready(loaded, call)
+            ready, given = self._ready(loaded, call), self._given_early(loaded, call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
             self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
-        self._schedule.add(*ready)
+        self._make_deferred(call.states.values(), beside=ready.key)
+        self._schedule.add(*ready, deferred=given is not None)
+        if given is not None:
+            self._deferred[id(call)] = call
+            self._begun.append(Begun(call, given))
+        if given is not None or call.run in self._deferring:
+            self._deferring[call.run] = self._collections
+
+    def make_deferred(self, states: Iterable[StateKey]) -> None:
+        """Make the deferred calls on these states, which something is about to read or change."""
+        if self._deferred:
+            self._make_deferred(states)
 
     def hold(self, run: str) -> None:
         """Hold back a run's calls until `release` or `cancel`."""
@@ -104,7 +126,11 @@ class CallScheduler:
         """Remove the calls of a run that have not been launched."""
         removed = [one.call for one in self._unlaunched if one.call.run == run]
         self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
-        return removed + self._split.forget(self._schedule.cancel(run))
+        removed += self._split.forget(self._schedule.cancel(run))
+        for call in removed:
+            self._deferred.pop(id(call), None)
+        self._deferring.pop(run, None)
+        return removed
 
     @property
     def waiting(self) -> int:
@@ -115,6 +141,20 @@ class CallScheduler:
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
         return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self._schedule)
+
+    @property
+    def restless(self) -> bool:
+        """True if deferred calls will be made soon although nothing comes."""
+        return any(not (self._schedule.holds(run) or self.in_flight.has(run)) for run in self._deferring)
+
+    def _given_early(self, loaded: Loaded, call: Call) -> Outputs | None:
+        """The outputs of a call that is deferred."""
+        return None if call.links or self._mix.single else loaded.operator.deferred(call)
+
+    def _make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
+        for batch in self._schedule.deferred_on(tuple(states), beside):
+            loaded, began = self._nodes[batch.calls[0].node], self._clock()
+            self._note(self.in_flight.turns, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -188,7 +228,8 @@ class CallScheduler:
         batch = InFlightBatch(calls, launched, began, handed, device)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
-            if outputs is not None and call.node in self.chained and not self._split.has(call):
+            early = call.node in self.chained and id(call) not in self._deferred
+            if outputs is not None and early and not self._split.has(call):
                 self._begun.append(Begun(call, outputs))
 
     def _parts(self, call: Call, rows: int, running: bool) -> Sequence[ReadyCall]:
@@ -217,7 +258,17 @@ class CallScheduler:
             self._unlaunched.clear()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
+        self._collections += 1
+        for run, since in list(self._deferring.items()) if self._deferring else ():
+            self._promote(run, since)
         return events
+
+    def _promote(self, run: str, since: int) -> None:
+        """Let deferred calls of a run be made without another if nothing of the run has moved for long enough."""
+        if not self._schedule.defers(run):
+            del self._deferring[run]
+        elif self._collections - since > QUIET and not self.in_flight.has(run) and not self._schedule.serves(run):
+            self._schedule.promote(run)
 
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
@@ -229,6 +280,9 @@ class CallScheduler:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
             self._schedule.settle(call, failed=result.error is not None)
+            self._deferred.pop(id(call), None)
+            if call.run in self._deferring:
+                self._deferring[call.run] = self._collections
             queued = max(0.0, batch.began - call.ready_at)
             part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)

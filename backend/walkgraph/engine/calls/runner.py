@@ -14,7 +14,7 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import FINITE, Call, Outputs
+from walkgraph.abi.calls import FINITE, Call, Outputs, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digests import Digests
@@ -23,7 +23,8 @@ from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.device.cuda_streams import HostCopies, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
-from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
+from walkgraph.engine.kv.states import StateTable, Transaction
 from walkgraph.wire.fault_points import FaultPoints
 
 _log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Runner:
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], copies)
             return first + self._launch(operator, device, calls[half:], copies)
-        read = [transaction.read(call) for call in calls]
+        read = _tokens_read(calls, transaction)
         fresh = transaction.settle()
         busy = None if copies.asynchronous else self._clock() - started
 
@@ -145,6 +146,17 @@ class Runner:
             return given
         wanted = self._host_ports(call)
         return {port: copies.to_host(value) if port in wanted else value for port, value in given.items()}
+
+
+def _tokens_read(calls: Sequence[Call], transaction: Transaction) -> list[TokensRead]:
+    """The tokens that each call has added. Of several calls on one state, the last one has those of all."""
+    found, seen = [NOTHING] * len(calls), set[StateKey]()
+    for at in reversed(range(len(calls))):
+        states = calls[at].states.values()
+        if seen.isdisjoint(states):
+            found[at] = transaction.read(calls[at])
+        seen.update(states)
+    return found
 
 
 def inferring() -> AbstractContextManager[object]:

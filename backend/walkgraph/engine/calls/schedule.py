@@ -9,12 +9,14 @@ its node, and a low priority delays a call but never starves it.
 Of waiting calls that are *alike* (prompts of the same tokens), the first is served, and the others wait until it has
 settled: they find in the prefix cache what it has computed.
 
+A *deferred* call waits for the next call on its states, and is in that call's batch, ahead of it.
+
 While loops are running on the device, batches are small, and one at most is launched between two of their steps
 (`Mix`). A call with too many rows is cut when its turn comes; the size of the parts depends on whether loops run then.
 """
 
 from bisect import insort
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Call, StateKey
@@ -89,6 +91,8 @@ class Schedule:
         """Calls of held runs."""
         self._leads: dict[int, Hashable] = {}
         """Ids of the calls under way for which others that are alike may wait -> in what they are alike."""
+        self._deferred: dict[int, Call] = {}
+        """Waiting calls that are deferred, by their ids."""
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -104,8 +108,10 @@ class Schedule:
         """True if a call may be served; queues without calls are gone."""
         return bool(self._queues)
 
-    def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None) -> None:
+    def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None, *, deferred: bool = False) -> None:
         self._arrivals += 1
+        if deferred:
+            self._deferred[id(call)] = call
         # Somebody listens to what is played as it comes, so it goes before work of the same level.
         due = call.ready_at - (call.priority + (call.timed is not None)) * self._patience
         self._put(key, _QueuedCall(due, (self._arrivals,), rows, call, alike))
@@ -116,6 +122,10 @@ class Schedule:
         for key, queue in list(self._queues.items()):
             held += [(key, w) for w in queue if w.call.run == run]
             self._keep(key, [w for w in queue if w.call.run != run])
+
+    def holds(self, run: str) -> bool:
+        """True if a run's calls are held back."""
+        return run in self._held
 
     def release(self, run: str) -> None:
         """Put a held run's calls back in their places."""
@@ -131,22 +141,63 @@ class Schedule:
         if key is None:
             return None
         budget = self._budget if rows is None else rows
-        chosen: list[Call] = []
-        left: list[_QueuedCall] = []
+        chosen: list[_QueuedCall] = []
+        deferred: list[_QueuedCall] = []
         taken, busy = 0, set[StateKey]()
         for waiting in self._queues[key]:
             # Calls on one state keep their order: a call that is passed over blocks its states for those behind it.
             clash = not busy.isdisjoint(waiting.call.states.values())
-            busy.update(waiting.call.states.values())
-            if clash or self._follows(waiting) or (chosen and taken + waiting.rows > budget):
-                left.append(waiting)
+            if id(waiting.call) in self._deferred and not clash:
+                deferred.append(waiting)
                 continue
-            chosen.append(waiting.call)
-            taken += waiting.rows
+            busy.update(waiting.call.states.values())
+            both = [*(one for one in deferred if _share(one, waiting)), waiting]
+            rows = sum(one.rows for one in both)
+            if clash or self._follows(waiting) or (chosen and taken + rows > budget):
+                continue
+            chosen += both
+            taken += rows
             if waiting.alike is not None:
                 self._leads[id(waiting.call)] = waiting.alike
-        self._keep(key, left)
-        return Batch(key, chosen)
+        self._take(key, chosen)
+        return Batch(key, [one.call for one in chosen])
+
+    # ── deferred calls ──
+
+    def defers(self, run: str) -> bool:
+        """True if a call of the run is deferred."""
+        return any(call.run == run for call in self._deferred.values())
+
+    def serves(self, run: str) -> bool:
+        """True if a call of the run waits that is not deferred."""
+        waiting = (one.call for queue in self._queues.values() for one in queue)
+        return any(call.run == run and id(call) not in self._deferred for call in waiting)
+
+    def promote(self, run: str) -> None:
+        """Let the deferred calls of a run be served although no other follows: the last of each batch key is a call
+        like others from now on."""
+        for queue in self._queues.values():
+            mine = [one for one in queue if one.call.run == run and id(one.call) in self._deferred]
+            if mine:
+                del self._deferred[id(mine[-1].call)]
+
+    def deferred_on(self, states: Collection[StateKey], beside: Hashable = None) -> Iterator[Batch]:
+        """Remove and return the deferred calls on these states, batch by batch. `beside`: not those with this key."""
+        wanted = set(states)
+        for key in list(self._queues) if self._deferred else ():
+            queue = self._queues[key] if key != beside else ()
+            mine = [one for one in queue if id(one.call) in self._deferred]
+            mine = [one for one in mine if not wanted.isdisjoint(one.call.states.values())]
+            if mine:
+                self._take(key, mine)
+                yield Batch(key, [one.call for one in mine])
+
+    def _take(self, key: Hashable, taken: Sequence[_QueuedCall]) -> None:
+        """Remove calls from a queue."""
+        gone = {id(one.call) for one in taken}
+        for one in gone:
+            self._deferred.pop(one, None)
+        self._keep(key, [one for one in self._queues[key] if id(one.call) not in gone])
 
     def first(self, fits: Callable[[Any], bool]) -> Call | None:
         """The call that is next among those with these batch keys."""
@@ -174,6 +225,8 @@ class Schedule:
         if not calls:
             return
         gone = {id(call) for call in calls}
+        for one in gone:
+            self._deferred.pop(one, None)
         for key, queue in list(self._queues.items()):
             self._keep(key, [w for w in queue if id(w.call) not in gone])
         for run, held in self._held.items():
@@ -199,10 +252,12 @@ class Schedule:
 
     def _head(self, key: Hashable) -> _QueuedCall | None:
         """The first call of a queue that may be served."""
-        if not self._leads:
+        if not self._leads and not self._deferred:
             return self._queues[key][0]
         busy = set[StateKey]()
         for waiting in self._queues[key]:
+            if id(waiting.call) in self._deferred:
+                continue
             if busy.isdisjoint(waiting.call.states.values()) and not self._follows(waiting):
                 return waiting
             busy.update(waiting.call.states.values())
@@ -223,3 +278,8 @@ class Schedule:
             self._queues[key] = queue
         else:
             del self._queues[key]
+
+
+def _share(one: _QueuedCall, other: _QueuedCall) -> bool:
+    """True if two calls have a state in common."""
+    return not set(one.call.states.values()).isdisjoint(other.call.states.values())

@@ -53,11 +53,13 @@ class PagedSequence:
     digested: TokensDigest = field(default=TokensDigest(), compare=False)
     """Of the first tokens of `prefix`."""
 
-    def digest(self) -> bytes | None:
-        """A digest of what the kept tokens were computed from; None if it isn't known of all of them."""
+    def digest(self, end: int) -> bytes | None:
+        """A digest of what the first tokens were computed from, up to `end`; None if it isn't known of all that are
+        kept."""
         if self.prefix is None:
             return None
-        self.digested = self.digested.over(self.prefix.tokens)
+        before = self.digested if self.digested.tokens <= end else TokensDigest()
+        self.digested = before.over(self.prefix.tokens[:end])
         return self.digested.made.digest()
 
     def alike(self, other: "PagedSequence") -> bool:

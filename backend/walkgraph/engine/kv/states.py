@@ -5,7 +5,7 @@ forward through a `Transaction`, which either settles or leaves no trace. Conten
 pages, and tensors are replaced, never written into.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class StateTable:
         self.paged: dict[StateKey, PagedState] = {}
         self.tensors: dict[StateKey, Tensor] = {}
         self._runs: dict[str, set[StateKey]] = {}
+        self.before_use: Callable[[Iterable[StateKey]], None] = lambda keys: None
+        """Called before states are read or changed outside forwards: makes the calls that are deferred on them."""
 
     # ── queries ──
 
@@ -101,6 +103,7 @@ class StateTable:
         repeated in turn."""
         if source == target:
             return
+        self.before_use((source, target))
         state, tensor = self.paged.get(source), self.tensors.get(source)
         forked = None
         if state is not None:
@@ -118,6 +121,8 @@ class StateTable:
             self.set(target, tensor)
 
     def drop(self, keys: Iterable[StateKey]) -> None:
+        keys = tuple(keys)
+        self.before_use(keys)
         for key in keys:
             self.tensors.pop(key, None)
             state = self.paged.pop(key, None)
@@ -170,6 +175,7 @@ class StateTable:
         """Reserve pages for `tokens` more in every sequence of a state (in one sequence if it holds none), until
         `appended`. Raises `OutOfPages`, or `CallFailed` if they are more than the run may hold; then nothing has
         changed."""
+        self.before_use((key,))
         reservation = Reservation(self)
         try:
             pool = self.pools.of(key)
@@ -356,7 +362,7 @@ class Transaction:
         self._lookups.append((cache, len(tokens), more))
         if more:
             row = self._reservation.share(key, 0, pool, more, found.pages)
-            self._found[key] = more
+            self._found[key] = self._found.get(key, 0) + more
             row.length += more
             row.move(_moved(more, len(tokens), block=block, span=span))
             row.content = next(CONTENTS)
@@ -405,9 +411,9 @@ class Transaction:
         pool, row = self._table.pools.of(key), self._row(key, 0) or PagedSequence()
         return pool.outputs[output][slots_of(row.pages, start, stop, pool.device)]
 
-    def digest(self, key: StateKey) -> bytes | None:
+    def digest(self, key: StateKey, end: int) -> bytes | None:
         row = self._row(key, 0)
-        return None if row is None else row.digest()
+        return None if row is None else row.digest(end)
 
     def tensor(self, key: StateKey) -> Tensor | None:
         return self._puts.get(key, self._table.tensors.get(key))

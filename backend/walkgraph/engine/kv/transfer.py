@@ -31,6 +31,7 @@ class StateTransfer:
         `[2, N, length, G, D]` and, for each output that its cache shape names, `<output>.<i>` `[length, W]`; any other
         gives `tensor`.
         """
+        self._states.before_use((key,))
         with torch.inference_mode():
             found = self._exported(key)
         self._copied()

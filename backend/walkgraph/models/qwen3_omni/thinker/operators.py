@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.abi.operator import Capture, Example, LoadContext
-from walkgraph.abi.states import CacheShape, Placed, Reused, States, reused_piece
+from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
+from walkgraph.architectures.language.backbone import LATER, LanguageBackbone, Unread, begins, fed_ids, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
 from walkgraph.architectures.precision import PRECISION
@@ -108,7 +108,7 @@ class Thinker(LanguageBackbone):
     def prompt_form(self) -> PromptForm:
         return PagedPrompts(self._read_packed, axes=AXES)
 
-    def had(self, call: Call, port: str, states: States) -> Reused:
+    def had(self, call: Call, port: str, states: Reuses) -> Reused:
         if not is_media(call):
             return super().had(call, port, states)
         piece, ports = piece_of(call, self._config), ports_of(call)
@@ -116,21 +116,31 @@ class Thinker(LanguageBackbone):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
-        for call, given in zip(calls, outputs, strict=True):
+        behind = dict[StateKey, int]()
+        """Rows of the batch behind a call, in its sequence."""
+        for call, given in reversed([*zip(calls, outputs, strict=True)]):
+            key = call.states["kv"]
             if is_media(call):
-                given.update(self._told(call, states))
+                given.update(self._told(call, states, behind.get(key, 0)))
             elif call.inputs.get("ids") is not None:
-                ids = call.inputs.get(_WHOLE, call.inputs["ids"])
-                given["appended"] = given["names"] = ids
-                given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
+                given.update(_text_told(call))
+            behind[key] = behind.get(key, 0) + self.rows(call)
         return outputs
+
+    def deferred(self, call: Call) -> Outputs | None:
+        if is_media(call):
+            # What the talker reads of media follows from a forward.
+            return None if call.gives(()) or rows_of(call) > LATER else Outputs()
+        return super().deferred(call)
+
+    def given_early(self, call: Call) -> Outputs:
+        return _text_told(call)
 
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
-        first = [states.place(one.call.states["kv"]) for one in unread]
-        plain = segments(unread, self._device, [len(one.ids) for one in unread])
         spans = [None if piece is None else piece.span.next for piece in pieces]
-        attend = states.attend([replace(one, span=span) for one, span in zip(plain, spans, strict=True)])
+        first = begins(unread, states.place, spans)
+        attend = states.attend(segments(unread, self._device, spans))
         rows = MediaRows.of(unread, pieces, first)
         ends, positions, media, visual = (self._on_device(part) for part in rows)
         x, features = self._model.model.embed_tokens(torch.cat([one.ids for one in unread])), features_of(unread)
@@ -156,19 +166,27 @@ class Thinker(LanguageBackbone):
         logits = self._model.read_rows(between.first, positions, ends, to, between)
         return PromptAnswers([logits], [] if between.kept is None else [between.kept])
 
-    def _told(self, call: Call, states: States) -> Outputs:
-        """Returns what the talker reads of media that a call has appended, or found."""
+    def _told(self, call: Call, states: States, behind: int) -> Outputs:
+        """Returns what the talker reads of media that a call has appended, or found. `behind`: rows of its sequence
+        that follow."""
         piece, key = piece_of(call, self._config), call.states["kv"]
-        count, end, hidden = len(piece.ids), states.length(key), Outputs()
+        count, end, hidden = len(piece.ids), states.length(key) - behind, Outputs()
         if self._config.told is not None and (call.read is None or _HIDDEN in call.read):
             hidden[_HIDDEN] = states.kept(key, _HIDDEN, end - count + piece.marks, end - piece.marks)
-        names = self._on_device(names_of(count, states.digest(key), self._own))
+        names = self._on_device(names_of(count, states.digest(key, end), self._own))
         return {
             **hidden,
             "appended": self._on_device(piece.ids),
             "names": names,
             "positions": self._on_device(piece.span.rows),
         }
+
+
+def _text_told(call: Call) -> Outputs:
+    """Returns what the talker reads of a text."""
+    ids = call.inputs.get(_WHOLE, call.inputs["ids"])
+    positions = torch.arange(len(ids), device=ids.device).float()[:, None].expand(-1, 3)
+    return {"appended": ids, "names": ids, "positions": positions}
 
 
 def thinker_model(context: LoadContext, config: ThinkerConfig) -> LanguageModel:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from walkgraph.architectures.language.backbone import Unread
+from walkgraph.architectures.language.backbone import Unread, sequence_ends
 from walkgraph.models.qwen3_omni.thinker.pieces import Piece, media_rows, visual_rows
 
 AXES = 3
@@ -21,7 +21,7 @@ class MediaRows(NamedTuple):
     """The rows of pieces that follow each other. All indices are int64, on the CPU."""
 
     ends: Tensor
-    """`[K]`: the last row of each piece."""
+    """`[S]`: the last row of each sequence."""
     positions: Tensor
     """float32 `[R, 3]` on the CPU."""
     media: Tensor
@@ -44,7 +44,7 @@ class MediaRows(NamedTuple):
             row = end - len(one.ids)
             media.append(torch.arange(len(piece.order)) + row + piece.marks)
             visual.append(visual_rows(one.call, piece) + row)
-        return cls(torch.tensor(ends) - 1, torch.cat(positions), torch.cat(media), torch.cat(visual))
+        return cls(torch.tensor(sequence_ends(unread)), torch.cat(positions), torch.cat(media), torch.cat(visual))
 
 
 def embedded(unread: Sequence[Unread], pieces: Sequence[Piece | None]) -> Tensor:

@@ -1,0 +1,227 @@
+"""Deferred calls: they wait for the next one on their states, are made with it, and earlier if anything needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.unit.engine.plans import call, engine_of, plan_of
+from tests.unit.engine.test_schedule import drain, names, ready
+from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
+from walkgraph.engine import load
+from walkgraph.engine.calls.schedule import Mix, Schedule
+from walkgraph.engine.engine import Begun, Done, Engine
+
+NOTHING: frozenset[str] = frozenset()
+
+
+class Log(Operator):
+    """Appends numbers to a state, and answers with all of them. Calls of which nothing is read are deferred."""
+
+    def deferred(self, call: Call) -> Outputs | None:
+        return None if call.gives(()) else {}
+
+    def bucket(self, call: Call) -> object:
+        return call.params.get("bucket")
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs: list[Outputs] = []
+        for one in calls:
+            if one.params.get("broken"):
+                raise ValueError("broken")
+            before = states.tensor(one.states["log"])
+            new = one.inputs["value"] if before is None else torch.cat([before, one.inputs["value"]])
+            states.put(one.states["log"], new)
+            outputs.append({"log": new, "batch": len(calls)})
+        return outputs
+
+
+@pytest.fixture(autouse=True)
+def _networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "_network", lambda name: Log)
+
+
+def made(**options: object) -> Engine:
+    return engine_of(plan_of({"log": ("Log", {"log": "log"})}), **options)
+
+
+def append(run: str, value: int, *, read: bool = False, **params: object) -> Call:
+    one = call("log", {"value": torch.tensor([value])}, run=run, states={"log": "log"}, **params)
+    return replace(one, read=None if read else NOTHING)
+
+
+def done(engine: Engine, steps: int = 1) -> list[Done]:
+    return [event for _ in range(steps) for event in engine.step() if isinstance(event, Done)]
+
+
+def logs(events: Sequence[Done]) -> dict[tuple[str, int], list[int]]:
+    return {(e.call.run, int(e.call.inputs["value"])): e.outputs["log"].tolist() for e in events if e.outputs}
+
+
+# ── schedule ──
+
+
+def deferring(*calls: tuple[str, float, bool]) -> Schedule:
+    schedule = Schedule()
+    for run, at, deferred in calls:
+        schedule.add(ready(run, at, state="s"), "lane", 1, deferred=deferred)
+    return schedule
+
+
+def test_a_deferred_call_waits_and_goes_ahead_of_the_next_one_on_its_state() -> None:
+    schedule = deferring(("a", 1.0, True), ("a", 2.0, True), ("b", 3.0, True))
+    assert schedule.next() is None
+    assert schedule.first(lambda key: True) is None
+    schedule.add(ready("a", 4.0, state="s"), "lane", 1)
+    schedule.add(ready("c", 5.0), "lane", 1)
+    batch = schedule.next()
+    assert batch is not None
+    assert [(one.run, one.ready_at) for one in batch.calls] == [("a", 1.0), ("a", 2.0), ("a", 4.0), ("c", 5.0)]
+    assert schedule.defers("b")
+    assert not schedule.defers("a")
+    assert names(schedule.cancel("b")) == ["b"]
+    assert not schedule.defers("b")
+
+
+def test_a_call_that_is_passed_over_keeps_what_is_deferred_for_it() -> None:
+    schedule = Schedule(budget=4)
+    schedule.add(ready("a", 1.0), "lane", 3)
+    schedule.add(ready("b", 2.0, state="s"), "lane", 1, deferred=True)
+    schedule.add(ready("b", 3.0, state="s"), "lane", 1)
+    assert [runs for _, runs in drain(schedule)] == [["a"], ["b", "b"]]
+
+
+def test_a_deferred_call_does_not_pass_one_that_waits_on_its_state() -> None:
+    schedule = Schedule()
+    schedule.add(ready("a", 1.0, state="s"), "lane", 1)
+    schedule.add(ready("a", 2.0, state="s"), "lane", 1, deferred=True)
+    schedule.add(ready("a", 3.0, state="s"), "lane", 1)
+    assert [runs for _, runs in drain(schedule)] == [["a"], ["a", "a"]]
+
+
+def test_held_calls_stay_deferred() -> None:
+    schedule = deferring(("a", 1.0, True))
+    schedule.hold("a")
+    assert schedule.holds("a")
+    assert not schedule
+    schedule.release("a")
+    assert schedule.next() is None
+    schedule.promote("a")
+    assert drain(schedule) == [("lane", ["a"])]
+
+
+def test_promoted_calls_go_together_and_those_taken_keep_their_order() -> None:
+    schedule = deferring(("a", 1.0, True), ("a", 2.0, True))
+    assert not schedule.serves("a")
+    schedule.promote("a")
+    assert schedule.serves("a")
+    assert drain(schedule) == [("lane", ["a", "a"])]
+    schedule = deferring(("a", 1.0, True), ("b", 2.0, True), ("a", 3.0, True))
+    assert list(schedule.deferred_on([StateKey("a", "s")], "lane")) == []
+    [batch] = schedule.deferred_on([StateKey("a", "s")])
+    assert [one.ready_at for one in batch.calls] == [1.0, 3.0]
+    assert len(schedule) == 1
+
+
+# ── engine ──
+
+
+def test_deferred_calls_are_made_with_the_next_one() -> None:
+    engine = made()
+    for run in "ab":
+        engine.add(append(run, 1))
+        engine.add(append(run, 2))
+    begun = engine.step()
+    assert [(type(event), event.call.run) for event in begun] == [(Begun, run) for run in "aabb"]
+    for run in "ab":
+        engine.add(append(run, 3, read=True))
+    events = done(engine)
+    assert {event.batch for event in events} == {6}
+    assert logs(events)["a", 3] == logs(events)["b", 3] == [1, 2, 3]
+    assert engine.idle
+
+
+def test_a_deferred_call_is_made_alone_once_nothing_comes() -> None:
+    engine = made()
+    engine.add(append("a", 1))
+    events = engine.step()
+    steps = 0
+    while not engine.idle:
+        assert steps < 10
+        steps, events = steps + 1, [*events, *engine.step()]
+    assert [type(event) for event in events] == [Begun, Done]
+    assert engine.states.glance(StateKey("a", "log")).tolist() == [1]
+
+
+@pytest.mark.parametrize("what", ["fork", "export", "hold", "drop", "other"])
+def test_what_needs_a_state_makes_the_calls_deferred_on_it(what: str) -> None:
+    engine, key, copy = made(), StateKey("a", "log"), StateKey("b", "log")
+    engine.add(append("a", 1))
+    engine.add(append("c", 9))
+    match what:
+        case "fork":
+            engine.transfers.fork(key, copy)
+            assert engine.states.glance(copy).tolist() == [1]
+        case "export":
+            assert engine.transfers.export(key)["tensor"].tolist() == [1]
+        case "hold":
+            engine.states.renew(copy, key, 1)
+            assert engine.states.glance(copy).tolist() == [1]
+        case "drop":
+            engine.states.drop([key])
+            assert engine.states.glance(key) is None
+        case _:
+            engine.add(append("a", 2, read=True, bucket="another"))
+    events = done(engine)
+    assert [(event.call.run, event.error) for event in events] == [("a", None)] * (2 if what == "other" else 1)
+    assert what != "other" or logs(events)["a", 2] == [1, 2]
+    if what == "drop":
+        assert engine.states.glance(key) is None
+
+
+def test_a_cancelled_run_leaves_no_deferred_call() -> None:
+    engine = made()
+    engine.add(append("a", 1))
+    assert [one.run for one in engine.cancel("a")] == ["a"]
+    engine.drop("a")
+    assert engine.idle
+    assert not engine.calls.restless
+
+
+def test_if_a_deferred_call_fails_so_does_its_run_alone() -> None:
+    engine = made()
+    engine.add(append("a", 1, broken=True))
+    engine.add(append("b", 1))
+    engine.add(append("a", 2, read=True))
+    engine.add(append("b", 2, read=True))
+    events = done(engine, 2)
+    assert {(event.call.run, int(event.call.inputs["value"])) for event in events if event.error} == {("a", 1)}
+    assert logs(events)["b", 2] == [1, 2]
+
+
+def test_where_every_batch_is_one_call_none_is_deferred() -> None:
+    engine = made(mix=Mix(single=True))
+    engine.add(append("a", 1))
+    engine.add(append("a", 2, read=True))
+    events = [event for _ in range(3) for event in engine.step()]
+    assert [(type(event), event.batch) for event in events if isinstance(event, Done)] == [(Done, 1)] * 2
+    assert not any(isinstance(event, Begun) for event in events)
+
+
+def test_a_suspended_run_keeps_its_deferred_calls_waiting() -> None:
+    engine = made()
+    engine.add(append("a", 1))
+    engine.step()
+    engine.swap.suspend("a")
+    for _ in range(5):
+        engine.step()
+    assert not engine.calls.restless
+    engine.swap.resume("a")
+    engine.add(append("a", 2, read=True))
+    events = done(engine, 4)
+    assert logs(events)["a", 2] == [1, 2]
