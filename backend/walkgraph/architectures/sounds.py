@@ -79,9 +79,7 @@ def resampled(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
 
 def _pieces(call: Call, port: str, container: Any, stream: Any) -> tuple[list[np.ndarray], int]:
     """The sound as it is decoded, its channels averaged, and its sample rate."""
-    from av import AudioResampler
-
-    to_float, pieces, rate, read = AudioResampler(format="fltp"), [], 0, 0
+    pieces, rate, read = list[np.ndarray](), 0, 0
     for frame in container.decode(stream):
         if frame.sample_rate not in _RATES or frame.layout.nb_channels > _CHANNELS:
             message = (
@@ -95,8 +93,21 @@ def _pieces(call: Call, port: str, container: Any, stream: Any) -> tuple[list[np
                 f"`{call.node}` reads at most {_MOST_READ // 10**6} million samples of all channels; shorten the sound"
             )
             raise CallFailed(message, port, code="invalid_input")
-        pieces += (one.to_ndarray().mean(0, dtype=np.float32) for one in to_float.resample(frame))
+        pieces.append(_mono(frame))
     return pieces, rate
+
+
+def _mono(frame: Any) -> np.ndarray:
+    """The samples of a frame as float32 `[n]`, its channels averaged. FFmpeg's resampler does it too, but makes threads
+    for a graph of filters, which takes longer than to decode some seconds."""
+    given = frame.to_ndarray()
+    if not frame.format.is_planar:
+        given = given.reshape(-1, frame.layout.nb_channels).T
+    mono = given[0].astype(np.float32) if len(given) == 1 else given.mean(0, dtype=np.float32)
+    if given.dtype.kind == "f":
+        return mono
+    half = np.float32(1 << (8 * given.dtype.itemsize - 1))
+    return mono / half - np.float32(given.dtype.kind == "u")
 
 
 def _length(samples: int, rate: int, wanted: int) -> int:

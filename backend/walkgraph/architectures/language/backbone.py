@@ -201,7 +201,9 @@ class LanguageBackbone(Operator):
             # Not by a list: its copy to the device would wait for the work launched there.
             rows = self._on_device(torch.tensor(asked))
             counts, good = counts.index_select(0, rows), good.index_select(0, rows)
-        tokens = sample(_with_bias(logits, sampled), _sampling_of(sampled, states, self._device), counts)
+        # Rows are given so that the kernels are those of loops, which are compiled for few and many of them.
+        rows = torch.arange(len(asked), dtype=torch.int32, device=self._device)
+        tokens = sample(_with_bias(logits, sampled), _sampling_of(sampled, states, self._device), counts, rows)
         follow = torch.stack([ids[i][-1] for i in last])
         answers = self.answers(tokens, _of_tokens(follow, [fed[i][0] for i in last]))
         answers[FINITE] &= good
@@ -296,8 +298,9 @@ class LanguageBackbone(Operator):
 
 
 def _sampling_of(calls: Sequence[Call], states: States, device: torch.device) -> SamplingParams:
-    whole = torch.tensor([[call.seed, states.length(call.states["kv"])] for call in calls])
-    seed, position = whole.to(device, non_blocking=True).unbind(1)
+    # Of their own, as kernels are compiled anew for tensors that aren't aligned.
+    seed = torch.tensor([call.seed for call in calls]).to(device, non_blocking=True)
+    position = torch.tensor([states.length(call.states["kv"]) for call in calls]).to(device, non_blocking=True)
     # float64 represents the integers among them exactly.
     given = torch.tensor([[float(call.params[name]) for name in _SAMPLING] for call in calls], dtype=torch.float64)
     values = zip(_SAMPLING.values(), given.to(device, non_blocking=True).unbind(1), strict=True)

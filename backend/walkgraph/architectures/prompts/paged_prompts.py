@@ -14,7 +14,7 @@ from walkgraph.architectures.prompts.captured_prompts import PromptAnswers, Prom
 from walkgraph.layers.attention.few_attention import few_attention
 from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 
-SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Rows of a graph, summed over its prompts."""
 MOST = 32
 """The most prompts of a graph."""

@@ -32,8 +32,10 @@ class Pool:
         self.spare = pages + 1
         """A page that belongs to nobody: rows that pad a batch write there."""
         slots, heads = (pages + 2) * PAGE, (shape.kv_heads, shape.head_dim)
-        self.k = [self._zeros(slots, *heads) for _ in range(shape.layers)]
-        self.v = [self._zeros(slots, *heads) for _ in range(shape.layers)]
+        self._layers = self._zeros(2 * shape.layers, slots, *heads)
+        """In one piece, so that a few launches copy a page of all layers."""
+        self.k = list(self._layers[: shape.layers])
+        self.v = list(self._layers[shape.layers :])
         self.outputs = {name: self._zeros(slots, width) for name, width in shape.outputs}
         """Output -> its rows, `[S, W]`."""
 
@@ -45,9 +47,9 @@ class Pool:
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy whole pages, for copy-on-write."""
         source, target = sent(torch.tensor([sources, targets]), self.device)
-        for cache in self.each:
-            pages = cache.view(-1, PAGE, *cache.shape[1:])
-            pages.index_copy_(0, target, pages.index_select(0, source))
+        for cache in (self._layers, *(rows[None] for rows in self.outputs.values())):
+            pages = cache.unflatten(1, (-1, PAGE))
+            pages.index_copy_(1, target, pages.index_select(1, source))
 
     def read(self, pages: Sequence[int], length: int) -> Tensor:
         """Read the first `length` tokens as `[2, N, length, G, D]`."""

@@ -144,3 +144,25 @@ def test_a_strange_sample_rate_is_refused(served: Served) -> None:
         assert "384,000 Hz" in served.refusal("media.audio_in", {"audio": data})
     many = written(np.zeros((10, 65)), 8000)
     assert served.refusal("media.audio_in", {"audio": many})
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("form", ["PCM_U8", "PCM_16", "PCM_24", "FLOAT", "DOUBLE", "ULAW", "FLAC", "OGG"])
+def test_samples_are_those_of_the_resampler_of_ffmpeg(form: str, channels: int) -> None:
+    wave = np.random.default_rng(0).uniform(-1, 1, (3000, channels))
+    data = written(wave, 16000, form) if form in ("FLAC", "OGG") else written(wave, 16000, "WAV", form)
+    with av.open(io.BytesIO(data)) as container:
+        twin = av.AudioResampler(format="fltp")
+        for frame in container.decode(audio=0):
+            made = sounds._mono(frame)
+            [wanted] = twin.resample(frame)
+            assert made.dtype == np.float32
+            np.testing.assert_allclose(made, wanted.to_ndarray().mean(0, dtype=np.float32), atol=1e-7)
+
+
+def test_long_files_are_read_whole(served: Served) -> None:
+    wave = tone(70, 16000)
+    data = written(wave, 16000, "WAV", "PCM_16")
+    assert len(data) > 1 << 21
+    made = served.give("media.audio_in", {"audio": data}, sample_rate=16000)
+    np.testing.assert_allclose(made.numpy(), wave, atol=1e-4)
