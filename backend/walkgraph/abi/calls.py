@@ -119,6 +119,8 @@ class Call:
     """The playback of its outputs; None if they are not played as they come."""
     read: frozenset[str] | None = None
     """The outputs that something reads; None if that isn't known, so it may be all of them."""
+    awaited: bool = True
+    """False if its outputs go nowhere, or only into streams: its run goes on without them."""
     digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)
     """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
     content: bytes | None = field(default=None, init=False)

@@ -119,12 +119,10 @@ class Operator(Protocol):
         """
         return (call,)
 
-    def deferred(self, call: Call) -> Outputs | None:
-        """The outputs of a call that may wait for the next one on its states, to be made with it in one forward; None
-        for a call that is made in its turn. They must be complete, and in host memory.
-
-        An operator that defers calls takes several on one state in a batch, in order."""
-        return None
+    def defers(self, call: Call) -> bool:
+        """True if a call whose outputs nothing waits for is better made with the next one on its states, in one
+        forward. An operator that defers calls takes several on one state in a batch, in order."""
+        return False
 
     def examples(self) -> Sequence[Example]:
         """Calls that together use every kernel of the forward; made one by one at load, on states of their own."""

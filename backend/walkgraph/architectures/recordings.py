@@ -4,10 +4,13 @@ The reader of a file follows from its first bytes, never from FFmpeg's guess: so
 other files and addresses, which it would open.
 """
 
+import wave
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from walkgraph.abi.calls import Call, CallFailed
 
@@ -39,10 +42,41 @@ _HEADED = {"wav": {"probesize": "32"}}
 _LONG = 1 << 21
 """Bytes of a WAV file that is read in large packets: they are decoded faster, but take 4 ms more to open."""
 _LARGE = {"max_size": str(1 << 20)}
+_PLAIN_WIDTH = 2
+"""Bytes of a sample."""
+RATES = range(1000, 384_001)
+"""Samples per second."""
+CHANNELS = 64
+"""The most channels."""
 MAX_FRAME = 4096 * 2304
 """The most pixels of a frame."""
 _THREADS = 2
 """The threads of one decoder; several files may be read at once."""
+
+
+class PlainSound(NamedTuple):
+    """Sound as a file holds it."""
+
+    samples: np.ndarray
+    """int16 `[channels, n]`"""
+    rate: int
+
+
+def plain_wav(data: Any) -> PlainSound | None:
+    """The samples of a WAV file of 16-bit integers, the kind that recorders make; None for anything else, and for files
+    that say more than their header. Takes a tenth of the time that FFmpeg does."""
+    if not isinstance(data, bytes) or _format_of(data) != "wav":
+        return None
+    try:
+        with wave.open(BytesIO(data)) as file:
+            channels, width, rate, count, *_ = file.getparams()
+            if width != _PLAIN_WIDTH or rate not in RATES or channels > CHANNELS:
+                return None
+            read = file.readframes(min(count, len(data)))
+    except (wave.Error, EOFError):
+        return None
+    whole = len(read) // (channels * _PLAIN_WIDTH) * channels * _PLAIN_WIDTH
+    return PlainSound(np.frombuffer(read[:whole], "<i2").reshape(-1, channels).T, rate)
 
 
 @contextmanager

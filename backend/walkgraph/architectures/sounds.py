@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed
-from walkgraph.architectures.recordings import SOUND_FORMATS, opened, sound_stream
+from walkgraph.architectures.recordings import CHANNELS, RATES, SOUND_FORMATS, opened, plain_wav, sound_stream
 
 MAX_SAMPLES = 64 * 10**6
 """The most samples of a waveform: 256 MB."""
 _MOST_READ = 8 * MAX_SAMPLES
 """The most samples of all channels that are decoded for one."""
-_RATES = range(1000, 384_001)
-_CHANNELS = 64
 _PIECE = 1 << 16
 
 
@@ -48,13 +46,17 @@ def allow(call: Call, samples: int, port: str | None = None) -> None:
 def decode(call: Call, port: str, formats: Sequence[str] = SOUND_FORMATS) -> Tensor | None:
     """The sound of a file, its channels averaged, at the call's `sample_rate`; None for a file without a sound track.
     Raises `CallFailed`."""
-    with opened(call, port, formats) as container:
-        stream = sound_stream(container)
-        if stream is None:
-            return None
-        pieces, rate = _pieces(call, port, container, stream)
+    plain = plain_wav(call.inputs.get(port)) if "wav" in formats else None
+    if plain is not None:
+        rate, whole = plain.rate, _averaged(plain.samples)
+    else:
+        with opened(call, port, formats) as container:
+            stream = sound_stream(container)
+            if stream is None:
+                return None
+            pieces, rate = _pieces(call, port, container, stream)
+        whole = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
     wanted = int(call.params["sample_rate"])
-    whole = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
     allow(call, _length(len(whole), rate, wanted), port)
     return torch.from_numpy(resampled(whole, rate, wanted))
 
@@ -81,10 +83,8 @@ def _pieces(call: Call, port: str, container: Any, stream: Any) -> tuple[list[np
     """The sound as it is decoded, its channels averaged, and its sample rate."""
     pieces, rate, read = list[np.ndarray](), 0, 0
     for frame in container.decode(stream):
-        if frame.sample_rate not in _RATES or frame.layout.nb_channels > _CHANNELS:
-            message = (
-                f"`{call.node}` reads sound at {_RATES[0]:,} to {_RATES[-1]:,} Hz, in at most {_CHANNELS} channels"
-            )
+        if frame.sample_rate not in RATES or frame.layout.nb_channels > CHANNELS:
+            message = f"`{call.node}` reads sound at {RATES[0]:,} to {RATES[-1]:,} Hz, in at most {CHANNELS} channels"
             raise CallFailed(message, port, code="invalid_input")
         rate = frame.sample_rate
         read += frame.samples * frame.layout.nb_channels
@@ -103,6 +103,11 @@ def _mono(frame: Any) -> np.ndarray:
     given = frame.to_ndarray()
     if not frame.format.is_planar:
         given = given.reshape(-1, frame.layout.nb_channels).T
+    return _averaged(given)
+
+
+def _averaged(given: np.ndarray) -> np.ndarray:
+    """Samples `[channels, n]` of any type -> float32 `[n]` in [-1, 1], the average of the channels."""
     mono = given[0].astype(np.float32) if len(given) == 1 else given.mean(0, dtype=np.float32)
     if given.dtype.kind == "f":
         return mono

@@ -145,11 +145,12 @@ class Engine:
         while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
             with invariance.batch_invariant() if self._invariant else nullcontext():
+                quick = calls.launch_quick()
                 batch = calls.launch(running=loops.running, since=self._since, leaves_time=loops.leaves_time)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
             self._since = 0 if stepped else self._since + batch
-            if not (stepped or batch or beside):
+            if not (stepped or batch or beside or quick):
                 break
         events = self._collected() + self.swap.advance()
         if not events and calls.restless:

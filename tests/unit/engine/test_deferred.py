@@ -17,14 +17,12 @@ from walkgraph.engine import load
 from walkgraph.engine.calls.schedule import Mix, Schedule
 from walkgraph.engine.engine import Begun, Done, Engine
 
-NOTHING: frozenset[str] = frozenset()
-
 
 class Log(Operator):
-    """Appends numbers to a state, and answers with all of them. Calls of which nothing is read are deferred."""
+    """Appends numbers to a state, and answers with all of them. Calls that nothing waits for are deferred."""
 
-    def deferred(self, call: Call) -> Outputs | None:
-        return None if call.gives(()) else {}
+    def defers(self, call: Call) -> bool:
+        return True
 
     def bucket(self, call: Call) -> object:
         return call.params.get("bucket")
@@ -52,7 +50,7 @@ def made(**options: object) -> Engine:
 
 def append(run: str, value: int, *, read: bool = False, **params: object) -> Call:
     one = call("log", {"value": torch.tensor([value])}, run=run, states={"log": "log"}, **params)
-    return replace(one, read=None if read else NOTHING)
+    return replace(one, awaited=read)
 
 
 def done(engine: Engine, steps: int = 1) -> list[Done]:

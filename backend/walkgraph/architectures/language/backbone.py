@@ -35,7 +35,7 @@ from walkgraph.layers.sampling_params import SamplingParams
 _TOKEN = Row((1,), torch.int64)
 _SHORT = 64
 """Equal prompts of up to this many tokens are computed together: waiting would take longer."""
-LATER = 256
+_LATER = 256
 """The most tokens of a call that may wait for the next one. Longer texts are better read early."""
 _SAMPLING: Sampling = {
     "temperature": ("temperature", torch.float32),
@@ -139,15 +139,8 @@ class LanguageBackbone(Operator):
         tokens = call.numbers("ids")
         return None if tokens is None else tuple(tokens)
 
-    def deferred(self, call: Call) -> Outputs | None:
-        ids = call.inputs.get("ids")
-        if ids is None or call.gives(self.beside) or self.alike(call) is not None:
-            return None
-        return self.given_early(call) if ids.device.type == "cpu" and 0 < self.rows(call) <= LATER else None
-
-    def given_early(self, call: Call) -> Outputs:
-        """The outputs in `beside` of a text."""
-        return {}
+    def defers(self, call: Call) -> bool:
+        return call.inputs.get("ids") is not None and self.rows(call) <= _LATER and self.alike(call) is None
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         port, value = self.fed(call)

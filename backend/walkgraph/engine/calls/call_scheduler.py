@@ -2,8 +2,8 @@
 
     add ──> schedule ──> a batch ──> in flight ──> collect ──> Done, and Forwarded while the stopwatch is on
 
-A deferred call (`Operator.deferred`) is `Begun` at once, and is made together with the next one on its states. It is
-made earlier if anything else needs them, or if its run has nothing else here for a while.
+A deferred call (`Operator.defers`) is `Begun` at once, without outputs, and is made together with the next one on its
+states. It is made earlier if anything else needs them, or if its run has nothing else here for a while.
 
 Batches on the device are launched in turn with the steps of loops. Captured steps, and operators that run on the host's
 processor, take no turn.
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from walkgraph.abi.calls import Call, Outputs, StateKey
+from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
@@ -38,6 +38,8 @@ CHAIN = -1
 QUIET = 2
 """Collections without a sign of a run, after which its deferred calls are made. The run's next call comes within one or
 two, as each brings values to its Walk."""
+QUICK_SECONDS = 0.0005
+"""The longest call on the host's processor that goes before launches. A client waits for what it gives."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -98,16 +100,16 @@ class CallScheduler:
             self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:
-            ready, given = self._ready(loaded, call), self._given_early(loaded, call)
+            ready, deferred = self._ready(loaded, call), self._defers(loaded, call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
             self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._make_deferred(call.states.values(), beside=ready.key)
-        self._schedule.add(*ready, deferred=given is not None)
-        if given is not None:
+        self._schedule.add(*ready, deferred=deferred)
+        if deferred:
             self._deferred[id(call)] = call
-            self._begun.append(Begun(call, given))
-        if given is not None or call.run in self._deferring:
+            self._begun.append(Begun(call, {}))
+        if deferred or call.run in self._deferring:
             self._deferring[call.run] = self._collections
 
     def make_deferred(self, states: Iterable[StateKey]) -> None:
@@ -147,9 +149,8 @@ class CallScheduler:
         """True if deferred calls will be made soon although nothing comes."""
         return any(not (self._schedule.holds(run) or self.in_flight.has(run)) for run in self._deferring)
 
-    def _given_early(self, loaded: Loaded, call: Call) -> Outputs | None:
-        """The outputs of a call that is deferred."""
-        return None if call.links or self._mix.single else loaded.operator.deferred(call)
+    def _defers(self, loaded: Loaded, call: Call) -> bool:
+        return not (call.awaited or call.links or self._mix.single) and loaded.operator.defers(call)
 
     def _make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
         for batch in self._schedule.deferred_on(tuple(states), beside):
@@ -197,6 +198,19 @@ class CallScheduler:
         if calls[0].links:
             return self._chains.run(calls, timed=self._watch.on)
         return self._runner.launch(loaded.operator, loaded.device, calls)
+
+    def launch_quick(self) -> bool:
+        """Run a batch of an operator on the host's processor, if it takes no longer than a launch."""
+        batch = None
+        if self._schedule:
+            batch = self._schedule.next(self._mix.rows(running=False), fits=self._is_quick)
+        if batch is not None:
+            loaded, began = self._nodes[batch.calls[0].node], self._clock()
+            self._note(self.in_flight.beside, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
+        return batch is not None
+
+    def _is_quick(self, key: BatchKey) -> bool:
+        return key.place == "host" and 0 < self._times.of(key.operator) < QUICK_SECONDS
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
@@ -273,7 +287,9 @@ class CallScheduler:
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
         results = batch.launched.results()
-        self._times.note(batch.calls[0].node, max([result.busy for result in results]))
+        took = max([result.busy for result in results])
+        self._times.note(batch.calls[0].node, took)
+        self._times.note(self._nodes[batch.calls[0].node].index, took / len(results))
         if isinstance(batch.launched, LaunchedChain):
             events += batch.launched.forwarded
         elif self._watch.on:

@@ -23,7 +23,7 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
 _LEAST_ITERATIONS = 64
-"""Entries of up to this many iterations share a program, which is made ready before the first of them."""
+"""Entries of up to this many iterations share a program."""
 _MOST_BODIES = 64
 """The most bodies kept; the least recently entered go first."""
 SKIPPED = -1
@@ -492,8 +492,8 @@ def _check_blocks(body: Body) -> None:
 
 
 def _table_iterations(call: LoopCall) -> int:
-    """Iterations that the tables have series and slices for. Rounded up, so that entries with similar counts share a
-    program."""
+    """Iterations that the tables have series and slices for: as many as such loops usually have, so that entries share
+    the program that is made ready before the first of them. Longer ones are rounded up, to share theirs."""
     if not any(use.varying or any(s.kind in SERIES for s in use.sources.values()) for use in call.spec.uses):
         return 0
-    return 1 << (max(call.times, _LEAST_ITERATIONS) - 1).bit_length()
+    return 1 << (max(call.times, _LEAST_ITERATIONS, *call.spec.usual) - 1).bit_length()

@@ -191,9 +191,13 @@ class LoopRun:
     def lacks(self) -> float:
         """Iterations that playback waits for: those of the next chunk. 0 if its values are not played."""
         timed = self.call.timed
-        if timed is None or self.playback is None:
-            return 0.0
-        return self.playback.lacks(timed.before + self.launched * timed.seconds) / timed.seconds
+        return 0.0 if timed is None or self.playback is None else self.playback.lacks(self.made) / timed.seconds
+
+    @property
+    def made(self) -> float:
+        """Seconds of playback in what it was launched for; 0 if its values are not played."""
+        timed = self.call.timed
+        return 0.0 if timed is None else timed.before + self.launched * timed.seconds
 
     @property
     def reach(self) -> int:

@@ -96,5 +96,6 @@ def due_of(run: LoopRun) -> float:
     if playback is None:
         return inf
     if playback.began is None:
-        return run.call.ready_at + FIRST_SECONDS
+        # Of the loops that make its first values, the one that is least ahead goes next.
+        return run.call.ready_at + FIRST_SECONDS + run.made
     return playback.due if run.lacks > 0 else inf

@@ -99,6 +99,8 @@ class UseTable:
     readers: tuple[tuple[str, Streams], ...] = ()
     """Port with edges -> the streams at their ends, one of which a run must read to need the value; None: it is always
     needed."""
+    streamed: frozenset[str] = frozenset()
+    """Ports whose values go only into streams."""
     counts: LoopPlan | None = None
     """The map whose items this use counts."""
     links: "tuple[tuple[Link, UseTable], ...]" = ()
@@ -259,6 +261,7 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=ends.decides.get(use.index),
         readers=_readers(ends, use),
+        streamed=_streamed(ends, use),
         counts=ends.counts.get(use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
@@ -287,6 +290,13 @@ def _readers(ends: UseEnds, use: UsePlan) -> tuple[tuple[str, Streams], ...]:
         known = found.get(port, frozenset())
         found[port] = None if streams is None or known is None else known | streams
     return tuple(found.items())
+
+
+def _streamed(ends: UseEnds, use: UsePlan) -> frozenset[str]:
+    """`UseTable.streamed`."""
+    edges = ends.leaving.get(use.index, ())
+    others = {edge.source.port for edge in edges if edge.target.kind != "stream" or edge.leave != "none"}
+    return frozenset(edge.source.port for edge in edges) - others
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:

@@ -80,6 +80,7 @@ class Calls:
                 timed=_timed(use, chunks) if use.timed is not None else None,
                 answered=bool(read or use.judges or use.decides),
                 read=None if use.judges or use.decides else read,
+                awaited=bool(at or use.judges or use.decides or not read <= use.streamed),
             ),
             use.node.task,
             use.asked,

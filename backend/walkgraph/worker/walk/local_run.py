@@ -1,6 +1,6 @@
 """The part of one run that one rank does: turns events into commands until that part is over."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import CallFailed, StateKey
@@ -52,8 +52,9 @@ class LocalRun:
         calls = Calls(plan, rank, event.run, event.session, event.params, event.priority, live)
         self._loops = DeviceLoops(calls, self._streams)
         self._times = Times()
-        self._begun: set[Ref] = set()
-        """Calls in flight whose outputs were already passed on; only their end is still to be reported."""
+        self._begun: dict[Ref, Collection[str]] = {}
+        """Calls whose run went on before they were done -> the ports whose values were passed on then. Only their end
+        is still to be reported, and what goes into streams."""
         self._over = self._leg_told = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
@@ -99,11 +100,10 @@ class LocalRun:
         if isinstance(event, CallBegun):
             # A watched run passes on only values that are complete.
             if walker is not None and self._watched is None:
-                self._begun.add(event.ref)
+                self._begun[event.ref] = event.outputs.keys()
                 walker.finish(event.ref.use, event.outputs)
             return self._progress()
-        if begun:
-            self._begun.discard(event.ref)
+        given = self._begun.pop(event.ref, ())
         walk = self._tables[self.steps.all[event.ref.step].walk]
         table = walk.use(event.ref.use)
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
@@ -117,6 +117,10 @@ class LocalRun:
         elif isinstance(outputs, ErrorInfo):
             self._effects.failure = outputs
         elif begun:
+            late = {port: value for port, value in outputs.items() if port not in given}
+            for edge in table.outputs if late else ():
+                if edge.target.kind == "stream" and edge.source.port in late:
+                    self._streams.give(event.ref.step, edge, (late[edge.source.port],))
             self._close_streams(event.ref.step)
         elif walker is not None:
             if self._watched is not None and table.device_loop is None:

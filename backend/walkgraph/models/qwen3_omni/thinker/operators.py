@@ -24,7 +24,7 @@ from walkgraph.abi.operator import Capture, Example, LoadContext
 from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.language.backbone import LATER, LanguageBackbone, Unread, begins, fed_ids, segments
+from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, begins, fed_ids, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
 from walkgraph.architectures.precision import PRECISION
@@ -47,6 +47,8 @@ from walkgraph.models.qwen3_omni.thinker.rows import (
 )
 
 _HIDDEN = "hidden"
+_LATER = 512
+"""The most rows of media that may wait for what follows them."""
 _WHOLE = "@ids"
 """Under this name, the last part of a long text has the whole text."""
 
@@ -123,18 +125,14 @@ class Thinker(LanguageBackbone):
             if is_media(call):
                 given.update(self._told(call, states, behind.get(key, 0)))
             elif call.inputs.get("ids") is not None:
-                given.update(_text_told(call))
+                ids = call.inputs.get(_WHOLE, call.inputs["ids"])
+                given["appended"] = given["names"] = ids
+                given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
             behind[key] = behind.get(key, 0) + self.rows(call)
         return outputs
 
-    def deferred(self, call: Call) -> Outputs | None:
-        if is_media(call):
-            # What the talker reads of media follows from a forward.
-            return None if call.gives(()) or rows_of(call) > LATER else Outputs()
-        return super().deferred(call)
-
-    def given_early(self, call: Call) -> Outputs:
-        return _text_told(call)
+    def defers(self, call: Call) -> bool:
+        return rows_of(call) <= _LATER if is_media(call) else super().defers(call)
 
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
@@ -180,13 +178,6 @@ class Thinker(LanguageBackbone):
             "names": names,
             "positions": self._on_device(piece.span.rows),
         }
-
-
-def _text_told(call: Call) -> Outputs:
-    """Returns what the talker reads of a text."""
-    ids = call.inputs.get(_WHOLE, call.inputs["ids"])
-    positions = torch.arange(len(ids), device=ids.device).float()[:, None].expand(-1, 3)
-    return {"appended": ids, "names": ids, "positions": positions}
 
 
 def thinker_model(context: LoadContext, config: ThinkerConfig) -> LanguageModel:
