@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import random
 from itertools import permutations
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.abi.calls import Timed
+from walkgraph.engine.loops.loop_runs import LoopRun
+from walkgraph.engine.loops.loop_turns import LoopTurns
+from walkgraph.engine.loops.slot_admission import BatchGroups
+from walkgraph.engine.pacing.playback import Playback, Playbacks
 from walkgraph.engine.pacing.turns import SHARE, DueWork, Shares, StepTimes, chosen_rows, leaves_time
 
 
@@ -130,3 +136,42 @@ def test_playback_stops_where_nothing_more_has_left_and_goes_on_with_the_next() 
     assert one.due == pytest.approx(6.0)
     runs.forget("a")
     assert not runs
+
+
+class Stage:
+    """A loop of a run whose values are played, or feed the one that makes these."""
+
+    wants = True
+    launched = 0
+
+    def __init__(self, playback: Playback, seconds: float) -> None:
+        self.playback = playback
+        self.call = SimpleNamespace(ready_at=0.0, timed=Timed(seconds))
+
+    made = LoopRun.made
+    lacks = LoopRun.lacks
+
+
+class Alone(SimpleNamespace):
+    """A group with one run."""
+
+    def seconds_of(self, rows: int) -> float:
+        return self.seconds
+
+
+def test_loops_that_make_the_first_sound_together_are_equally_far() -> None:
+    """The one that writes the words doesn't run ahead of the one that says them."""
+    clock = Clock()
+    runs = Playbacks(clock)
+    playback = runs.of("a", chunk=0.4)
+    words, speech = (Alone(key=name, seconds=0.003, runs=[Stage(playback, 0.08)]) for name in ("words", "speech"))
+    turns = LoopTurns(cast(BatchGroups, [words, speech]), runs, clock)
+    order = []
+    for _ in range(6):
+        group = turns.next()
+        assert group is not None
+        order.append(group.key)
+        turns.launched(group, 1, 1)
+        group.runs[0].launched += 1
+        clock.now += group.seconds
+    assert order == ["words", "speech"] * 3

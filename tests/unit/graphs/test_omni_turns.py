@@ -8,14 +8,18 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
+from torch import Tensor
 
 from tests.golden.qwen3_omni import whole
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_omni_talks import GREEDY, ONE, TWO, on_cpus, part
+from walkgraph.abi.states import States
+from walkgraph.architectures.language.backbone import Unread
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.graph import codec
 from walkgraph.graph.conversation import Conversation, Turn, TurnPart
+from walkgraph.models.qwen3_omni.thinker.operators import Thinker
 
 ASKED: Sequence[Sequence[whole.Part]] = (
     ["Look: ", (64, 96), "what is it?"],
@@ -110,6 +114,39 @@ def test_spoken_conversations_beside_each_other_find_what_each_said() -> None:
             [kept], [anew] = (local.ends[run] for local in both)
             assert kept.read == anew.read
             assert (kept.found > 0) == (count > 1)
+
+
+def test_what_is_made_ready_serves_the_requests() -> None:
+    """Programs of loops that no request uses would be made for nothing, and others while clients wait."""
+    local = deployed(ONE, keeps=True)
+    engine = local.engines[0]
+    for loop in local.cores[0].loops():
+        engine.prepare(loop)
+    ready = len(engine.loops.groups)
+    talk = {"messages": [beside(1, "one", "A door.")]}
+    local.submit("a", "converse", {**GREEDY, "max_frames": 100}, talk, outputs=["text", "audio"])
+    local.run()
+    assert not local.failed
+    assert len(engine.loops.groups) == ready
+
+
+@pytest.mark.parametrize("name", [ONE, TWO])
+def test_a_conversation_is_read_in_one_forward(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forwards: list[int] = []
+    logits = Thinker.logits
+
+    def counted(self: Thinker, unread: Sequence[Unread], states: States) -> Tensor:
+        forwards.append(len(unread))
+        return logits(self, unread, states)
+
+    local = deployed(name, keeps=True)
+    monkeypatch.setattr(Thinker, "logits", counted)
+    # A text, and what was seen and heard, and a text, and so on: texts beside each other are one.
+    turns = beside(2, "one", "A door.")
+    local.submit("a", "converse", GREEDY, {"messages": [turns]}, outputs=["text", "audio"])
+    local.run()
+    assert not local.failed
+    assert forwards == [5]
 
 
 def beside(count: int, run: str, answer: str) -> Conversation:
