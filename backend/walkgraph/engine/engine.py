@@ -153,7 +153,7 @@ class Engine:
             if not (stepped or batch or beside or quick):
                 break
         events = self._collected() + self.swap.advance()
-        if not events and calls.restless:
+        if not events and calls.deferred.restless:
             return []
         if not events and (calls.in_flight.any or loops.in_flight):
             # Nothing can be launched before something in flight is over.

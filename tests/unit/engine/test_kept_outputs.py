@@ -145,14 +145,14 @@ def test_a_span_counts_with_the_last_row_alone() -> None:
 def test_a_digest_is_of_all_rows_or_none() -> None:
     states = table()
     append(states, [A], TOKENS)
-    assert states.transaction().digest(A) == TokensDigest().over(TOKENS).made.digest()
-    assert states.transaction().digest(B) is None
+    assert states.transaction().digest(A, len(TOKENS)) == TokensDigest().over(TOKENS).made.digest()
+    assert states.transaction().digest(B, 1) is None
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(A, torch.arange(1), "causal")])
     zeros = torch.zeros(1, 1, 1, dtype=torch.float64)
     attend(0, zeros, zeros, zeros)
     transaction.commit(attend)
-    assert transaction.digest(A) is None
+    assert transaction.digest(A, 1) is None
 
 
 def test_a_digest_goes_on_with_a_sequence_as_if_all_of_it_were_read_anew() -> None:
@@ -161,10 +161,10 @@ def test_a_digest_goes_on_with_a_sequence_as_if_all_of_it_were_read_anew() -> No
 
     def same() -> bool:
         digests = {key: TokensDigest().over(text).made.digest() for key, text in texts.items()}
-        return {key: states.transaction().digest(key) for key in texts} == digests
+        return {key: states.transaction().digest(key, len(text)) for key, text in texts.items()} == digests
 
     append(states, [A], TOKENS[:5])
-    assert states.transaction().digest(A) == TokensDigest().over(TOKENS[:5]).made.digest()
+    assert states.transaction().digest(A, 5) == TokensDigest().over(TOKENS[:5]).made.digest()
     states.fork(A, B)
     assert same()
     for piece in ([7], [1, 23], [-(1 << 60), -3], [4] * PAGE):
@@ -172,12 +172,14 @@ def test_a_digest_goes_on_with_a_sequence_as_if_all_of_it_were_read_anew() -> No
             texts[key] = [*texts[key], *more]
             append(states, [key], more)
             assert same()
+            # That of the first rows alone, although more of them have been read.
+            assert states.transaction().digest(key, 3) == TokensDigest().over(TOKENS[:3]).made.digest()
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(A, torch.arange(2), "causal", advance=2, tokens=[8, 9])])
     zeros = torch.zeros(2, 1, 1, dtype=torch.float64)
     attend(0, zeros, zeros, zeros)
     transaction.commit(attend)
-    assert transaction.digest(A) == TokensDigest().over([*texts[A], 8, 9]).made.digest()
+    assert transaction.digest(A, len(texts[A]) + 2) == TokensDigest().over([*texts[A], 8, 9]).made.digest()
     transaction.rollback()
     assert same()
 

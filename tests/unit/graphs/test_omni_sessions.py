@@ -37,7 +37,13 @@ def in_sessions(document: dict[str, Any]) -> dict[str, Any]:
         "params": {"opening": False},
     }
     listen = walks["listen"]
-    listen["body"] = ["listener", {"fork": "turns", "into": "talker"}, {"fork": "reached", "into": "heard"}, "talker"]
+    listen["body"] = [
+        "projection",
+        "listener",
+        {"fork": "turns", "into": "talker"},
+        {"fork": "reached", "into": "heard"},
+        "talker",
+    ]
     listen["edges"] = [[source, target.replace("talker.", "listener.")] for source, target in listen["edges"]]
     walks["decode"]["results"] = {"token": "thinker.token", "said": "thinker.said"}
     walks["close"] = {

@@ -15,7 +15,7 @@ from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_omni_talks import GREEDY, ONE, TWO, on_cpus, part
 from walkgraph.abi.states import States
-from walkgraph.architectures.language.backbone import Unread
+from walkgraph.architectures.language.joined import Unread
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.graph import codec
 from walkgraph.graph.conversation import Conversation, Turn, TurnPart

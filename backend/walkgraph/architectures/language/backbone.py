@@ -8,21 +8,30 @@ again.
 Shape letters: K calls, V vocabulary.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
-from typing import Any, ClassVar, NamedTuple
+from itertools import accumulate
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar, StateKey
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
-from walkgraph.abi.states import CacheShape, NothingFound, Placed, Reused, Reuses, Segment, States, reused
+from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
-from walkgraph.architectures.language.joined import Joined, joined
+from walkgraph.architectures.language.joined import (
+    Unread,
+    all_good,
+    begins,
+    counted,
+    joined,
+    known_rows,
+    segments,
+    sequence_ends,
+)
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
@@ -55,16 +64,6 @@ _EXAMPLE: Mapping[str, Scalar] = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }
-
-
-class Unread(NamedTuple):
-    """The part of a call that has to be computed."""
-
-    call: Call
-    ids: Tensor
-    """int64 `[n]`, all in the vocabulary."""
-    tokens: Sequence[int] | None
-    """As in `Segment.tokens`."""
 
 
 class LanguageBackbone(Operator):
@@ -174,7 +173,7 @@ class LanguageBackbone(Operator):
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
         ids = given.where(known, 0).split(whole)
-        had = self._had(groups, [port for port, _ in fed], whole, states)
+        had = known_rows(self.had, groups, [port for port, _ in fed], whole, states)
         outputs = [Outputs() for _ in calls]
         unread = [
             Unread(call, mine[one.found :], one.tokens)
@@ -182,14 +181,14 @@ class LanguageBackbone(Operator):
             if one.found < len(mine)
         ]
         logits = self.logits(unread, states) if unread else None
-        counts = self._counted(groups, [port for port, _ in fed], ids, states)
+        counts = counted(groups, [port for port, _ in fed], ids, states, self._vocab)
         if logits is None:
             return outputs
         ends = list(accumulate(len(group.calls) for group in groups))
         asked = [i for i, end in enumerate(ends) if had[end - 1].found < whole[end - 1]]
         last = [ends[i] - 1 for i in asked]
         sampled = [made[i] for i in last]
-        good = _all_good(known.split(whole), groups)
+        good = all_good(known.split(whole), groups)
         if len(asked) < len(groups):
             # Not by a list: its copy to the device would wait for the work launched there.
             rows = self._on_device(torch.tensor(asked))
@@ -206,20 +205,6 @@ class LanguageBackbone(Operator):
                 # A copy: a captured forward writes the same logits again.
                 outputs[groups[i].last]["logits"] = logits[row].clone()
         return outputs
-
-    def _had(
-        self, groups: Sequence[Joined], ports: Sequence[str], whole: Sequence[int], states: States
-    ) -> list[Reused]:
-        """What is known of each call's tokens. Behind rows that are computed, nothing is."""
-        found: list[Reused] = []
-        for group in groups:
-            there: Reuses = states
-            for call in group.calls:
-                one = self.had(call, ports[len(found)], there)
-                if one.found < whole[len(found)]:
-                    there = NothingFound()
-                found.append(one)
-        return found
 
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         """Append the calls' tokens -> `[S, V]` behind the last one of each sequence."""
@@ -266,24 +251,6 @@ class LanguageBackbone(Operator):
         answers = self.answers(sample(wanted, step_sampling(batch, slot, _SAMPLING), seen, batch.rows), token)
         answers["logits"] = logits
         return StepOutputs({port: answers[port] for port in self._ports}, answers[FINITE])
-
-    def _counted(self, groups: Sequence[Joined], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
-        """int16 `[G, V]`: the counts of the groups, with what their calls feed."""
-        keys = [group.calls[-1].states["seen"] for group in groups]
-        blank = torch.zeros(self._vocab, dtype=torch.int16, device=self._device)
-        counts = torch.stack([blank if (one := states.tensor(key)) is None else one for key in keys])
-        owner = [index for index, group in enumerate(groups) for _ in group.calls]
-        spoken = [i for i, port in enumerate(ports) if port == "token"]
-        if spoken:
-            rows = self._on_device(torch.tensor([owner[i] for i in spoken]))
-            count(counts, rows, torch.cat([ids[i] for i in spoken]))
-        for index, port, mine in zip(owner, ports, ids, strict=True):
-            if port == "ids":
-                counts[index, mine] = counts[index, mine] | 1
-        for key, mine in zip(keys, counts, strict=True):
-            # A copy: a view would keep the whole batch's counts alive.
-            states.put(key, mine.clone() if len(groups) > 1 else mine)
-        return counts
 
     def _on_device(self, value: Tensor) -> Tensor:
         """Move to the device without waiting for it."""
@@ -336,58 +303,3 @@ def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:
     if "ids" not in ports:
         return last
     return last.where(torch.tensor([port == "token" for port in ports]).to(last.device, non_blocking=True), -1)
-
-
-def segments(unread: Sequence[Unread], device: torch.device, spans: Sequence[float | None] = ()) -> list[Segment]:
-    """The segments of calls whose rows follow each other, one for each sequence. `spans`: the positions that each call
-    takes, None for one a row; none: all do."""
-    rows = torch.arange(sum(len(one.ids) for one in unread), device=device)
-    found: list[Segment] = []
-    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
-        count = sum(len(one.ids) for one, _ in of_one)
-        named = [one.tokens for one, _ in of_one]
-        taken = [len(one.ids) if span is None else span for one, span in of_one]
-        mine, rows = rows.split([count, len(rows) - count])
-        found.append(
-            Segment(
-                state=of_one[0][0].call.states["kv"],
-                rows=mine,
-                mode="causal",
-                advance=count,
-                span=None if all(span is None for _, span in of_one) else sum(taken),
-                tokens=None if None in named else [token for part in named for token in part or ()],
-            )
-        )
-    return found
-
-
-def begins(
-    unread: Sequence[Unread], place: Callable[[StateKey], float], spans: Sequence[float | None] = ()
-) -> list[float]:
-    """The position of each call's first row. `place`: that of the next row of a sequence; `spans`: as for
-    `segments`."""
-    found: list[float] = []
-    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
-        at = place(of_one[0][0].call.states["kv"])
-        for one, span in of_one:
-            found.append(at)
-            at += len(one.ids) if span is None else span
-    return found
-
-
-def sequence_ends(unread: Sequence[Unread]) -> list[int]:
-    """The last row of each sequence."""
-    counts = (sum(len(one.ids) for one, _ in of_one) for of_one in _by_sequence(unread, [None] * len(unread)))
-    return [end - 1 for end in accumulate(counts)]
-
-
-def _by_sequence(unread: Sequence[Unread], spans: Sequence[float | None]) -> list[list[tuple[Unread, float | None]]]:
-    """The calls of each sequence, which follow each other."""
-    both = zip(unread, spans, strict=True)
-    return [list(of_one) for _, of_one in groupby(both, key=lambda one: one[0].call.states["kv"])]
-
-
-def _all_good(known: Sequence[Tensor], groups: Sequence[Joined]) -> Tensor:
-    """bool `[G]`: true for groups whose tokens are all in the vocabulary."""
-    parts = iter(known)
-    return torch.stack([torch.cat([next(parts) for _ in group.calls]).all() for group in groups])

@@ -1,12 +1,33 @@
-"""Calls on one state that a forward makes together: texts that follow each other become one."""
+"""The rows of a batch in which several calls may append to one state: texts that follow each other become one call, and
+what is computed of a state's calls is one segment.
 
-from collections.abc import Hashable, Sequence
+Shape letters: G groups, V vocabulary.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from walkgraph.abi.calls import Call
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.abi.states import NothingFound, Reused, Reuses, Segment, States
+from walkgraph.layers.sampling import count
+
+Had = Callable[[Call, str, Reuses], Reused]
+"""A call, the port with its tokens, and where rows are found -> the part of them that is known."""
+
+
+class Unread(NamedTuple):
+    """The part of a call that has to be computed."""
+
+    call: Call
+    ids: Tensor
+    """int64 `[n]`, all in the vocabulary."""
+    tokens: Sequence[int] | None
+    """As in `Segment.tokens`."""
 
 
 class Joined(NamedTuple):
@@ -45,3 +66,95 @@ def _one(calls: Sequence[Call], port: str) -> Call:
     if all(value.device.type == "cpu" for value in near):
         made.host[port] = torch.cat(near)
     return made
+
+
+def known_rows(
+    had: Had, groups: Sequence[Joined], ports: Sequence[str], whole: Sequence[int], states: States
+) -> list[Reused]:
+    """What is known of each call's tokens, of which it has so many at its port. Behind rows that are computed, nothing
+    is."""
+    found: list[Reused] = []
+    for group in groups:
+        there: Reuses = states
+        for call in group.calls:
+            one = had(call, ports[len(found)], there)
+            if one.found < whole[len(found)]:
+                there = NothingFound()
+            found.append(one)
+    return found
+
+
+def counted(
+    groups: Sequence[Joined], ports: Sequence[str], ids: Sequence[Tensor], states: States, vocab: int
+) -> Tensor:
+    """int16 `[G, V]`: the counts of the groups, with what their calls feed: `ids` at their ports."""
+    keys, device = [group.calls[-1].states["seen"] for group in groups], ids[0].device
+    blank = torch.zeros(vocab, dtype=torch.int16, device=device)
+    counts = torch.stack([blank if (one := states.tensor(key)) is None else one for key in keys])
+    owner = [index for index, group in enumerate(groups) for _ in group.calls]
+    spoken = [i for i, port in enumerate(ports) if port == "token"]
+    if spoken:
+        rows = torch.tensor([owner[i] for i in spoken]).to(device, non_blocking=True)
+        count(counts, rows, torch.cat([ids[i] for i in spoken]))
+    for index, port, mine in zip(owner, ports, ids, strict=True):
+        if port == "ids":
+            counts[index, mine] = counts[index, mine] | 1
+    for key, mine in zip(keys, counts, strict=True):
+        # A copy: a view would keep the whole batch's counts alive.
+        states.put(key, mine.clone() if len(groups) > 1 else mine)
+    return counts
+
+
+def segments(unread: Sequence[Unread], device: torch.device, spans: Sequence[float | None] = ()) -> list[Segment]:
+    """The segments of calls whose rows follow each other, one for each sequence. `spans`: the positions that each call
+    takes, None for one a row; none: all do."""
+    rows = torch.arange(sum(len(one.ids) for one in unread), device=device)
+    found: list[Segment] = []
+    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
+        count = sum(len(one.ids) for one, _ in of_one)
+        named = [one.tokens for one, _ in of_one]
+        taken = [len(one.ids) if span is None else span for one, span in of_one]
+        mine, rows = rows.split([count, len(rows) - count])
+        found.append(
+            Segment(
+                state=of_one[0][0].call.states["kv"],
+                rows=mine,
+                mode="causal",
+                advance=count,
+                span=None if all(span is None for _, span in of_one) else sum(taken),
+                tokens=None if None in named else [token for part in named for token in part or ()],
+            )
+        )
+    return found
+
+
+def begins(
+    unread: Sequence[Unread], place: Callable[[StateKey], float], spans: Sequence[float | None] = ()
+) -> list[float]:
+    """The position of each call's first row. `place`: that of the next row of a sequence; `spans`: as for
+    `segments`."""
+    found: list[float] = []
+    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
+        at = place(of_one[0][0].call.states["kv"])
+        for one, span in of_one:
+            found.append(at)
+            at += len(one.ids) if span is None else span
+    return found
+
+
+def sequence_ends(unread: Sequence[Unread]) -> list[int]:
+    """The last row of each sequence."""
+    counts = (sum(len(one.ids) for one, _ in of_one) for of_one in _by_sequence(unread, [None] * len(unread)))
+    return [end - 1 for end in accumulate(counts)]
+
+
+def _by_sequence(unread: Sequence[Unread], spans: Sequence[float | None]) -> list[list[tuple[Unread, float | None]]]:
+    """The calls of each sequence, which follow each other."""
+    both = zip(unread, spans, strict=True)
+    return [list(of_one) for _, of_one in groupby(both, key=lambda one: one[0].call.states["kv"])]
+
+
+def all_good(known: Sequence[Tensor], groups: Sequence[Joined]) -> Tensor:
+    """bool `[G]`: true for groups whose tokens are all in the vocabulary."""
+    parts = iter(known)
+    return torch.stack([torch.cat([next(parts) for _ in group.calls]).all() for group in groups])

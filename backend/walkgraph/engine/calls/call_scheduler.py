@@ -20,6 +20,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
+from walkgraph.engine.calls.deferred_calls import DeferredCalls
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched, Result
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.runner import Runner
@@ -35,9 +36,6 @@ TURNS = 4
 behind the one it depends on."""
 CHAIN = -1
 """Stands in place of an operator, for chains."""
-QUIET = 2
-"""Collections without a sign of a run, after which its deferred calls are made. The run's next call comes within one or
-two, as each brings values to its Walk."""
 QUICK_SECONDS = 0.0005
 """The longest call on the host's processor that goes before launches. A client waits for what it gives."""
 BESIDE = 2
@@ -81,11 +79,7 @@ class CallScheduler:
         self._unlaunched: list[Done] = []
         """Calls that ended without a forward."""
         self._begun: list[Begun] = []
-        self._deferred: dict[int, Call] = {}
-        """Deferred calls that aren't settled, by their ids."""
-        self._deferring: dict[str, int] = {}
-        """Runs with deferred calls -> the collection before which something of the run moved last."""
-        self._collections = 0
+        self.deferred = DeferredCalls(self._schedule, self.in_flight)
 
     # ── admission ──
 
@@ -100,22 +94,23 @@ class CallScheduler:
             self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:
-            ready, deferred = self._ready(loaded, call), self._defers(loaded, call)
+            ready = self._ready(loaded, call)
+            deferred = not (call.awaited or call.links or self._mix.single) and loaded.operator.defers(call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
             self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
-        self._make_deferred(call.states.values(), beside=ready.key)
+        self.make_deferred(call.states.values(), beside=ready.key)
         self._schedule.add(*ready, deferred=deferred)
         if deferred:
-            self._deferred[id(call)] = call
             self._begun.append(Begun(call, {}))
-        if deferred or call.run in self._deferring:
-            self._deferring[call.run] = self._collections
+        self.deferred.added(call, deferred=deferred)
 
-    def make_deferred(self, states: Iterable[StateKey]) -> None:
-        """Make the deferred calls on these states, which something is about to read or change."""
-        if self._deferred:
-            self._make_deferred(states)
+    def make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
+        """Make the deferred calls on these states, which something is about to read or change, except those that may
+        form a batch with it: `beside` is their key."""
+        for batch in self._schedule.deferred_on(tuple(states), beside):
+            loaded, began = self._nodes[batch.calls[0].node], self._clock()
+            self._note(self.in_flight.turns, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
 
     def hold(self, run: str) -> None:
         """Hold back a run's calls until `release` or `cancel`."""
@@ -129,9 +124,7 @@ class CallScheduler:
         removed = [one.call for one in self._unlaunched if one.call.run == run]
         self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
         removed += self._split.forget(self._schedule.cancel(run))
-        for call in removed:
-            self._deferred.pop(id(call), None)
-        self._deferring.pop(run, None)
+        self.deferred.forget(removed)
         return removed
 
     @property
@@ -143,19 +136,6 @@ class CallScheduler:
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
         return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self._schedule)
-
-    @property
-    def restless(self) -> bool:
-        """True if deferred calls will be made soon although nothing comes."""
-        return any(not (self._schedule.holds(run) or self.in_flight.has(run)) for run in self._deferring)
-
-    def _defers(self, loaded: Loaded, call: Call) -> bool:
-        return not (call.awaited or call.links or self._mix.single) and loaded.operator.defers(call)
-
-    def _make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
-        for batch in self._schedule.deferred_on(tuple(states), beside):
-            loaded, began = self._nodes[batch.calls[0].node], self._clock()
-            self._note(self.in_flight.turns, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -201,16 +181,16 @@ class CallScheduler:
 
     def launch_quick(self) -> bool:
         """Run a batch of an operator on the host's processor, if it takes no longer than a launch."""
-        batch = None
-        if self._schedule:
-            batch = self._schedule.next(self._mix.rows(running=False), fits=self._is_quick)
+
+        def is_quick(key: BatchKey) -> bool:
+            return key.place == "host" and 0 < self._times.of(key.operator) < QUICK_SECONDS
+
+        rows = self._mix.rows(running=False)
+        batch = self._schedule.next(rows, fits=is_quick) if self._schedule else None
         if batch is not None:
             loaded, began = self._nodes[batch.calls[0].node], self._clock()
             self._note(self.in_flight.beside, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
         return batch is not None
-
-    def _is_quick(self, key: BatchKey) -> bool:
-        return key.place == "host" and 0 < self._times.of(key.operator) < QUICK_SECONDS
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
@@ -242,7 +222,7 @@ class CallScheduler:
         batch = InFlightBatch(calls, launched, began, handed, device)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
-            early = call.node in self.chained and id(call) not in self._deferred
+            early = call.node in self.chained and call not in self.deferred
             if outputs is not None and early and not self._split.has(call):
                 self._begun.append(Begun(call, outputs))
 
@@ -272,17 +252,8 @@ class CallScheduler:
             self._unlaunched.clear()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
-        self._collections += 1
-        for run, since in list(self._deferring.items()) if self._deferring else ():
-            self._promote(run, since)
+        self.deferred.collected()
         return events
-
-    def _promote(self, run: str, since: int) -> None:
-        """Let deferred calls of a run be made without another if nothing of the run has moved for long enough."""
-        if not self._schedule.defers(run):
-            del self._deferring[run]
-        elif self._collections - since > QUIET and not self.in_flight.has(run) and not self._schedule.serves(run):
-            self._schedule.promote(run)
 
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
@@ -296,9 +267,7 @@ class CallScheduler:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
             self._schedule.settle(call, failed=result.error is not None)
-            self._deferred.pop(id(call), None)
-            if call.run in self._deferring:
-                self._deferring[call.run] = self._collections
+            self.deferred.settled(call)
             queued = max(0.0, batch.began - call.ready_at)
             part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)

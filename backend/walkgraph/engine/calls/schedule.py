@@ -123,10 +123,6 @@ class Schedule:
             held += [(key, w) for w in queue if w.call.run == run]
             self._keep(key, [w for w in queue if w.call.run != run])
 
-    def holds(self, run: str) -> bool:
-        """True if a run's calls are held back."""
-        return run in self._held
-
     def release(self, run: str) -> None:
         """Put a held run's calls back in their places."""
         for key, waiting in self._held.pop(run, ()):
@@ -159,45 +155,37 @@ class Schedule:
             taken += rows
             if waiting.alike is not None:
                 self._leads[id(waiting.call)] = waiting.alike
-        self._take(key, chosen)
+        gone = {id(one.call) for one in chosen}
+        self._keep(key, [one for one in self._queues[key] if id(one.call) not in gone])
+        for one in gone if self._deferred else ():
+            self._deferred.pop(one, None)
         return Batch(key, [one.call for one in chosen])
 
     # ── deferred calls ──
 
-    def defers(self, run: str) -> bool:
-        """True if a call of the run is deferred."""
-        return any(call.run == run for call in self._deferred.values())
-
-    def serves(self, run: str) -> bool:
-        """True if a call of the run waits that is not deferred."""
-        waiting = (one.call for queue in self._queues.values() for one in queue)
-        return any(call.run == run and id(call) not in self._deferred for call in waiting)
+    def deferring(self) -> set[str]:
+        """Runs with deferred calls, except those held."""
+        found = {call.run for call in self._deferred.values()} if self._deferred else set[str]()
+        return found - self._held.keys()
 
     def promote(self, run: str) -> None:
-        """Let the deferred calls of a run be served although no other follows: the last of each batch key is a call
-        like others from now on."""
-        for queue in self._queues.values():
-            mine = [one for one in queue if one.call.run == run and id(one.call) in self._deferred]
-            if mine:
-                del self._deferred[id(mine[-1].call)]
+        """Let the deferred calls of a run be served although no other follows, unless another of its calls waits: the
+        last of each batch key is a call like others from now on."""
+        mine = [[one for one in queue if one.call.run == run] for queue in self._queues.values()]
+        if all(id(one.call) in self._deferred for of_key in mine for one in of_key):
+            for of_key in filter(None, mine):
+                del self._deferred[id(of_key[-1].call)]
 
     def deferred_on(self, states: Collection[StateKey], beside: Hashable = None) -> Iterator[Batch]:
         """Remove and return the deferred calls on these states, batch by batch. `beside`: not those with this key."""
         wanted = set(states)
         for key in list(self._queues) if self._deferred else ():
             queue = self._queues[key] if key != beside else ()
-            mine = [one for one in queue if id(one.call) in self._deferred]
-            mine = [one for one in mine if not wanted.isdisjoint(one.call.states.values())]
+            mine = [one.call for one in queue if id(one.call) in self._deferred]
+            mine = [call for call in mine if not wanted.isdisjoint(call.states.values())]
             if mine:
-                self._take(key, mine)
-                yield Batch(key, [one.call for one in mine])
-
-    def _take(self, key: Hashable, taken: Sequence[_QueuedCall]) -> None:
-        """Remove calls from a queue."""
-        gone = {id(one.call) for one in taken}
-        for one in gone:
-            self._deferred.pop(one, None)
-        self._keep(key, [one for one in self._queues[key] if id(one.call) not in gone])
+                self.remove(mine)
+                yield Batch(key, mine)
 
     def first(self, fits: Callable[[Any], bool]) -> Call | None:
         """The call that is next among those with these batch keys."""

@@ -24,7 +24,8 @@ from walkgraph.abi.operator import Capture, Example, LoadContext
 from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, begins, fed_ids, segments
+from walkgraph.architectures.language.backbone import LanguageBackbone, fed_ids
+from walkgraph.architectures.language.joined import Unread, begins, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
 from walkgraph.architectures.precision import PRECISION
@@ -118,18 +119,23 @@ class Thinker(LanguageBackbone):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
-        behind = dict[StateKey, int]()
-        """Rows of the batch behind a call, in its sequence."""
-        for call, given in reversed([*zip(calls, outputs, strict=True)]):
-            key = call.states["kv"]
+        for call, given, end in zip(calls, outputs, self._ends(calls, states), strict=True):
             if is_media(call):
-                given.update(self._told(call, states, behind.get(key, 0)))
+                given.update(self._told(call, states, end))
             elif call.inputs.get("ids") is not None:
                 ids = call.inputs.get(_WHOLE, call.inputs["ids"])
                 given["appended"] = given["names"] = ids
                 given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
-            behind[key] = behind.get(key, 0) + self.rows(call)
         return outputs
+
+    def _ends(self, calls: Sequence[Call], states: States) -> list[int]:
+        """The rows of each call's sequence up to its last one. A batch may have several calls on a sequence."""
+        ends, found = dict[StateKey, int](), list[int]()
+        for call in reversed(calls):
+            key = call.states["kv"]
+            found.append(ends.setdefault(key, states.length(key)))
+            ends[key] -= self.rows(call)
+        return found[::-1]
 
     def defers(self, call: Call) -> bool:
         return rows_of(call) <= _LATER if is_media(call) else super().defers(call)
@@ -164,11 +170,10 @@ class Thinker(LanguageBackbone):
         logits = self._model.read_rows(between.first, positions, ends, to, between)
         return PromptAnswers([logits], [] if between.kept is None else [between.kept])
 
-    def _told(self, call: Call, states: States, behind: int) -> Outputs:
-        """Returns what the talker reads of media that a call has appended, or found. `behind`: rows of its sequence
-        that follow."""
+    def _told(self, call: Call, states: States, end: int) -> Outputs:
+        """Returns what the talker reads of media that a call has appended, or found, as the rows before `end`."""
         piece, key = piece_of(call, self._config), call.states["kv"]
-        count, end, hidden = len(piece.ids), states.length(key) - behind, Outputs()
+        count, hidden = len(piece.ids), Outputs()
         if self._config.told is not None and (call.read is None or _HIDDEN in call.read):
             hidden[_HIDDEN] = states.kept(key, _HIDDEN, end - count + piece.marks, end - piece.marks)
         names = self._on_device(names_of(count, states.digest(key, end), self._own))

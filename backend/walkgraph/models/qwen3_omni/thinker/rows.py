@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from walkgraph.architectures.language.backbone import Unread, sequence_ends
+from walkgraph.architectures.language.joined import Unread, sequence_ends
 from walkgraph.models.qwen3_omni.thinker.pieces import Piece, media_rows, visual_rows
 
 AXES = 3
