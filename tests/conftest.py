@@ -1,8 +1,8 @@
 """Shared by all tiers: the folder of a test determines its tier, and torch uses one thread.
 
-With several processes (`--processes`), files that share a service or a browser form a group that runs in one of them.
-The groups run first, longest first; each quick file is a group by itself and fills the remaining time. No test relies
-on having the machine to itself.
+With several processes (`-n`), files that share a service or a browser form a group that runs in one process. The
+groups run first, longest first; each quick file is a group by itself and fills the remaining time. No test relies on
+having the machine to itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 TESTS = Path(__file__).resolve().parent
 # Of all modules, before any is imported: asserts of helpers explain themselves too, and optimized Python executes all.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in TESTS.iterdir() if path.is_dir()))
-pytest_plugins = ["tests.safety.plugin", "tests.support.beside"]
+pytest_plugins = ["tests.safety.plugin"]
 
 TIERS = {
     "unit": "unit",
@@ -128,6 +128,7 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.scale == "short":
         left_out = [item for item in items if item.get_closest_marker("long")]
@@ -141,8 +142,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(TIERS[folder])
         file = (folder, path.stem)
         place, group = _PLACES.get(file, (len(GROUPS), folder if folder in TOGETHER else str(path)))
-        if item.get_closest_marker("group") is None:
-            item.add_marker(pytest.mark.group(group))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
         places[item] = (place, _ORDER.get(file, 0))
     items.sort(key=places.__getitem__)
 

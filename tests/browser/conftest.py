@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 
 from tests.browser.expecting import set_options
 from tests.browser.person import PATIENCE, Person
-from tests.support.beside import BESIDE_OTHERS
 from tests.support.serving import Service, service, starter
 
 FLAGS = (
@@ -97,7 +96,7 @@ def person(
         window.on(event, hear)  # type: ignore[call-overload]
     page = window.new_page()
     forget(page, running.told["url"])
-    found = Person(page, running, tmp_path, alone=BESIDE_OTHERS not in request.config.stash)
+    found = Person(page, running, tmp_path, alone=not hasattr(request.config, "workerinput"))
     answer = window.request.get(found.address())
     assert answer.ok, answer
     yield found

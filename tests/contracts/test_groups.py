@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import GROUPS
-from tests.support.beside import group_of
 
 
 def faults(groups: Mapping[str, str], tests: Path) -> list[str]:
@@ -33,7 +31,8 @@ def test_a_file_that_is_gone_or_in_two_groups_is_seen(tmp_path: Path) -> None:
     assert faults(planted, tmp_path) == ["system: test_a.py is in two groups", "system: no test_b.py"]
 
 
-def test_the_tests_of_a_group_follow_each_other(request: pytest.FixtureRequest) -> None:
-    """So they run in one process."""
-    names = [name for name, _ in groupby(request.session.items, group_of)]
-    assert len(names) == len(set(names))
+def test_processes_keep_groups_together(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist sends tests to one process by the group that it has appended to their ids."""
+    if not request.config.getoption("loadgroup", default=False):
+        pytest.skip("the tests run in one process, or without groups")
+    assert request.node.nodeid.endswith("@contracts/test_groups.py")

@@ -32,8 +32,7 @@ OPTIMIZED = {"PYTHONOPTIMIZE": "1"}
 @pytest.mark.safety("S14")
 @pytest.mark.timeout(0)
 def test_tests_pass_where_python_is_optimized(repository: Path, scale: Scale, figure: Figure) -> None:
-    # With a GPU, tests ask for it as they are collected, and no process that is forked afterwards could use it.
-    together = () if Path("/dev/nvidia0").exists() else ("--processes", str(os.cpu_count()))
+    together = ("-n", str(os.cpu_count()), "--dist", "loadgroup", "--no-loadscope-reorder")
     chosen = scale(SOME, (*together, "-m", TIERS, "--deselect", f"{__file__}::{_itself.__name__}", "tests"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
     environment = {**os.environ, **OPTIMIZED}

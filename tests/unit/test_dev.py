@@ -163,28 +163,6 @@ def test_arguments_after_the_verb_reach_it(dev: ModuleType, monkeypatch: pytest.
     assert seen == [["-q", "-k", "walk", "tests/unit"]]
 
 
-@pytest.mark.parametrize("gpu", [False, True])
-def test_no_forked_process_runs_what_asks_for_a_gpu(
-    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, gpu: bool
-) -> None:
-    calls: list[tuple[str, ...]] = []
-
-    def run(_program: Path, *words: str) -> int:
-        calls.append(words)
-        return len(calls) - 1
-
-    for name, stub in {"environment": lambda *_: None, "start_lint": list, "end_lint": lambda _: 0}.items():
-        monkeypatch.setattr(dev, name, stub)
-    for name, stub in {"gpu": lambda: gpu, "chromium": lambda: True, "run": run, "keep_bytecode": lambda: None}.items():
-        monkeypatch.setattr(dev, name, stub)
-    assert dev.main(["test"]) == int(gpu)
-    forked, *others = calls
-    assert "--processes" in forked
-    assert [f"--ignore={folder}" in forked for folder in dev.ON_GPU] == [gpu, gpu]
-    assert ["--processes" in words for words in others] == [False] * gpu
-    assert all(words[-2:] == dev.ON_GPU for words in others)
-
-
 @pytest.mark.parametrize(
     ("cores", "gib", "waiting", "wanted"),
     [(2, 16, True, 4), (2, 8, True, 2), (2, 4, True, 2), (64, 128, True, 6), (64, 128, False, 4), (2, 16, False, 2)],

@@ -67,7 +67,7 @@ BLOCKS = 4
 
 @pytest.mark.timeout(0)  # its work is given by `--schedules`
 @pytest.mark.parametrize(
-    "block", [pytest.param(block, marks=pytest.mark.group(f"schedules/{block}")) for block in range(BLOCKS)]
+    "block", [pytest.param(block, marks=pytest.mark.xdist_group(f"schedules/{block}")) for block in range(BLOCKS)]
 )
 def test_every_run_of_every_schedule_ends_right_and_frees_all(request: pytest.FixtureRequest, block: int) -> None:
     schedules = int(str(request.config.getoption("--schedules"))) // BLOCKS
