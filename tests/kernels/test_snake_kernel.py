@@ -55,7 +55,8 @@ def test_snakes_with_a_height_of_their_own(
     room = torch.zeros(3, places + 6, channels, dtype=dtype, device=device)
     given = [one.to(device) for one in (alpha, beta)]
     snake_beta(x.to(device), *given, bias.float().to(device) if biased else None, room[:, 6:])
-    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2**-7, "atol": 1e-5}
+    # The angle's own rounding, some 50 * 2^-24, times a height of up to 15.
+    close = {"rtol": 1e-5, "atol": 5e-5} if dtype == torch.float32 else {"rtol": 2**-7, "atol": 1e-5}
     torch.testing.assert_close(room[:, 6:].cpu(), wanted, **close)
     assert not room[:, :6].any()
 

@@ -36,6 +36,12 @@ class Tails:
         self._next(self.after, places, channels).copy_(room[:, room.shape[1] - places :])
         self._at += places * channels
 
+    def take(self, numbers: int) -> tuple[Tensor, Tensor]:
+        """The next tail, and where the caller must write the one for the next chunk: `[B, numbers]`."""
+        part = slice(self._at, self._at + numbers)
+        self._at += numbers
+        return self._before[:, part], self.after[:, part]
+
     def behind(self, x: Tensor, places: int, spare: int = 0) -> Tensor:
         """x `[B, T, C]` behind its tail, which it then replaces -> `[B, P + T + S, C]`."""
         room, end = self.room(places, x, spare), places + x.shape[1]
@@ -58,7 +64,7 @@ class CausalConv(Packable):
     def __init__(self, into: int, out: int, taps: int, *, dilation: int = 1) -> None:
         super().__init__()
         self.conv = nn.Conv1d(into, out, taps, dilation=dilation)
-        self.dilation = dilation
+        self.taps, self.dilation = taps, dilation
         self.places = (taps - 1) * dilation
         self._kernel: Tensor | None = None
         """`[O, C, K, 1]`"""
@@ -66,6 +72,13 @@ class CausalConv(Packable):
     @property
     def bias(self) -> Tensor:
         return _bias(self.conv)
+
+    @property
+    def flat(self) -> Tensor:
+        """The packed weight as `[O, K * C]`."""
+        if self._kernel is None:
+            raise RuntimeError(UNPACKED)
+        return self.conv.weight.transpose(1, 2).flatten(1)
 
     def spare(self, length: int) -> int:
         """The unset places that an input of `length` needs behind it to be whole rows."""
@@ -144,6 +157,13 @@ class Upsample(Packable):
     @property
     def bias(self) -> Tensor:
         return _bias(self.conv)
+
+    @property
+    def flat(self) -> Tensor:
+        """The packed weight as `[C, reach * rate * O]`: what an input gives its own places, then the places before."""
+        if self._weight is None:
+            raise RuntimeError(UNPACKED)
+        return self._weight.view(self.conv.in_channels, -1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x `[B, T, C]`, with the tail before it unless it begins the stream -> `[B, (T - reach + 1) * rate, O]`,

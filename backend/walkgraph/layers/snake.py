@@ -1,5 +1,7 @@
 """The snake activation with the addition before it, and noise by place: one launch each on a GPU."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -48,6 +50,12 @@ def snake_beta(
     if out.dtype == s.dtype:
         return torch.addcmul(s, wave, height, out=out)
     return out.copy_(torch.addcmul(s, wave, height))
+
+
+def half_turns(alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    """What `snake_beta` makes of its parameters, float32 `[C]`: half turns of the sine per unit, e^alpha / pi, and the
+    height of its square."""
+    return alpha.float().exp() / math.pi, (beta.float().exp() + _TINY).reciprocal()
 
 
 def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:

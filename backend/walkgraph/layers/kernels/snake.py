@@ -83,6 +83,21 @@ def snake_kernel(
     tl.store(made + out, total + wave * wave / (a + 1e-9), mask=inside)
 
 
+@triton.jit
+def snake_of(value, turns, height):
+    """value + height * sin(pi * turns * value) ** 2, all float32, within 3e-7 * height: the sine's square has half its
+    period and is even, so that a polynomial serves, where a sine for any angle takes twice as long as the memory."""
+    angle = value * turns
+    angle -= tl.floor(angle + 0.5)
+    q = angle * angle
+    wave = -3.3154454 * q + 13.022018
+    wave = wave * q - 30.094521
+    wave = wave * q + 42.726448
+    wave = wave * q - 32.469639
+    wave = wave * q + 9.8696041
+    return value + wave * q * height
+
+
 @triton.jit(do_not_specialize=["x_row", "made_row", "places"])
 def snake_beta_kernel(
     x, bias, alpha, beta, made, x_row, made_row, places, channels,
@@ -92,15 +107,14 @@ def snake_beta_kernel(
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     at = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     inside = column < channels
-    turns = tl.exp(tl.load(alpha + column, mask=inside, other=0.0).to(tl.float32))
+    turns = tl.exp(tl.load(alpha + column, mask=inside, other=0.0).to(tl.float32)) * 0.31830989
     height = 1 / (tl.exp(tl.load(beta + column, mask=inside, other=0.0).to(tl.float32)) + 1e-9)
     places_of = at[:, None] * channels + column[None, :]
     there = (at < places)[:, None] & inside[None, :]
     total = tl.load(x + row * x_row + places_of, mask=there, other=0.0).to(tl.float32)
     if BIAS:
         total += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    wave = tl.sin(total * turns[None, :])
-    tl.store(made + row * made_row + places_of, total + wave * wave * height[None, :], mask=there)
+    tl.store(made + row * made_row + places_of, snake_of(total, turns[None, :], height[None, :]), mask=there)
 
 
 @triton.jit(do_not_specialize=["stream", "places"], do_not_specialize_on_alignment=["seed", "first", "made"])

@@ -26,7 +26,7 @@ from walkgraph.layers.linear.packed import Packable
 from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope, Rotation, rotate
-from walkgraph.layers.snake import snake_beta
+from walkgraph.layers.snake_conv import Onward, Snake, enter, leave, unit, upsample
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
 _ROWS = 400
@@ -43,16 +43,6 @@ class StreamState(NamedTuple):
     """`[B, L, 2, P, G, D]`: keys and values of the last frames."""
     tails: Tensor
     """`[B, N]`: ends of the inputs of all convolutions."""
-
-
-class Snake(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.alpha = nn.Parameter(torch.zeros(width))
-        self.beta = nn.Parameter(torch.zeros(width))
-
-    def forward(self, x: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        return snake_beta(x, self.alpha, self.beta, bias, out=out)
 
 
 class ConvNeXt(nn.Module):
@@ -76,17 +66,10 @@ class ResidualUnit(nn.Module):
         self.act2 = Snake(width)
         self.conv2 = CausalConv(width, width, 1)
 
-    def forward(self, x: Tensor, shift: Tensor, tails: Tails) -> Tensor:
-        """Adds to x in place. x lacks the biases of all that was added to it, of which `shift` is the sum, and so does
-        the result: adding each of them would take a pass."""
-        places, length = self.conv1.places, x.shape[1]
-        room = tails.room(places, x, self.conv1.spare(length))
-        filled = room[:, : places + length]
-        self.act1(x, shift, filled[:, places:])
-        tails.keep(filled, places)
-        inner = self.act2(self.conv1(room)[:, :length], self.conv1.bias)
-        x.view(-1, x.shape[-1]).addmm_(inner.view(-1, x.shape[-1]), self.conv2.conv.weight[..., 0].t())
-        return x
+    def forward(self, room: Tensor, x: Tensor, onward: Onward, *, keep: bool) -> Tensor:
+        """room: the snake of x; the unit is added to x -> the room of what reads the sum. x lacks the biases of all
+        that was added to it, and so does the result: adding each of them would take a pass."""
+        return unit(self.conv1, self.act2, self.conv2, room, x, onward, keep=keep)
 
 
 class DecoderBlock(Packable):
@@ -99,16 +82,26 @@ class DecoderBlock(Packable):
         self._shifts: tuple[Tensor, ...] = ()
         """The biases that x lacks before each unit, and behind the last one: float32."""
 
-    def forward(self, x: Tensor, shift: Tensor, tails: Tails, *, first: bool) -> tuple[Tensor, Tensor]:
-        """x `[B, T, C]` and the sum of the biases that it lacks -> the same of the next stage."""
-        upsample, units = cast("Upsample", self.block[1]), cast("Iterable[ResidualUnit]", self.block[2:])
-        room = tails.room(upsample.places, x)
-        self.block[0](x, shift, room[:, upsample.places :])
-        tails.keep(room, upsample.places)
-        x = upsample(room[:, upsample.places :] if first else room)
-        for unit, lacking in zip(units, self._shifts, strict=False):
-            x = unit(x, lacking, tails)
-        return x, self._shifts[-1]
+    @property
+    def begin(self) -> tuple[Snake, Upsample]:
+        """The snake before the stage, and what reads it."""
+        return cast("Snake", self.block[0]), cast("Upsample", self.block[1])
+
+    @property
+    def lacking(self) -> Tensor:
+        """The sum of the biases that the stage's result lacks."""
+        return self._shifts[-1]
+
+    def forward(self, room: Tensor, onward: Onward, *, first: bool) -> Tensor:
+        """room: that of `begin` -> that of what reads the stage's result."""
+        (_, rise), units = self.begin, list(cast("Iterable[ResidualUnit]", self.block[2:]))
+        ways = [
+            Onward(one.act1, lacks, one.conv1, onward.tails) for one, lacks in zip(units, self._shifts, strict=False)
+        ]
+        x, room = upsample(rise, room[:, rise.places :] if first else room, ways[0])
+        for one, way in zip(units, (*ways[1:], onward), strict=True):
+            room = one(room, x, way, keep=way is not onward)
+        return room
 
     def pack(self) -> None:
         upsample, units = cast("Upsample", self.block[1]), cast("Iterable[ResidualUnit]", self.block[2:])
@@ -198,17 +191,17 @@ class Code2Wav(nn.Module):
         offsets = torch.arange(config.groups, device=codes.device) * config.codebook
         attend, tails = WindowAttend(state.window, start, codes.shape[1]), Tails(state.tails)
         x = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), start, attend)
-        for upsample, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
-            x = block(upsample(x) + upsample.bias, tails)
+        for rise, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
+            x = block(rise(x) + rise.bias, tails)
         return self.waveform(x, tails, first=first), StreamState(attend.after, tails.after)
 
     def waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
         """x `[B, T, C]` -> `[B, s]`"""
-        enter, leave = cast("CausalConv", self.decoder[0]), cast("MonoConv", self.decoder[-1])
-        x, shift = enter(tails.behind(x, enter.places)), enter.bias.float()
-        for block in self.decoder[1:-2]:
-            x, shift = block(x, shift, tails, first=first)
-        room = tails.room(leave.places, x)
-        self.decoder[-2](x, shift, room[:, leave.places :])
-        tails.keep(room, leave.places)
-        return leave(room).clamp(-1, 1)
+        blocks = list(cast("Iterable[DecoderBlock]", self.decoder[1:-2]))
+        entry, snake, exit_ = cast("tuple[CausalConv, Snake, MonoConv]", (self.decoder[0], *self.decoder[-2:]))
+        room = enter(
+            entry, tails.behind(x, entry.places), Onward(blocks[0].begin[0], entry.bias, blocks[0].begin[1], tails)
+        )
+        for block, (then, reader) in zip(blocks, [*(one.begin for one in blocks[1:]), (snake, exit_)], strict=True):
+            room = block(room, Onward(then, block.lacking, reader, tails), first=first)
+        return leave(exit_, room)

@@ -12,11 +12,12 @@ from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.weights import Loading, Named, Names, load
 from walkgraph.errors import InvalidInput, Refused
 from walkgraph.layers.causal_conv import packed
+from walkgraph.layers.snake_conv import Snake
 from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.parts import CODE2WAV, STEM, own_name
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
-from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav, ResidualUnit, Snake
+from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav, ResidualUnit
 
 _ADDED, _LOUDNESS = 0.1, 0.5
 _SCALED = {

@@ -1,0 +1,142 @@
+"""Chains of causal convolutions with snakes between them: each hands the snake of its result on to the next one.
+
+What a convolution makes lacks the biases that its reader adds. Its snake is written behind the tail of the convolution
+that reads it, and is that convolution's room (`walkgraph.layers.causal_conv.Tails`). In bfloat16 on a GPU all of that
+is the end of the product, in one launch.
+
+Shape letters: B streams, T places of a chunk, P places of a tail, S spare places, C channels of the input, O of the
+output.
+"""
+
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, Upsample
+from walkgraph.layers.linear.packed import UNPACKED, Packable
+from walkgraph.layers.snake import half_turns, snake_beta
+
+_MAJOR = 9
+"""Compute capability that the kernels are written and measured for."""
+_ALIGNED = 32
+"""Channels that a tile has a multiple of."""
+
+
+class Snake(Packable):
+    """`walkgraph.layers.snake.snake_beta`."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(width))
+        self.beta = nn.Parameter(torch.zeros(width))
+        self._waves: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, shift: Tensor, out: Tensor) -> None:
+        snake_beta(x, self.alpha, self.beta, shift, out=out)
+
+    @property
+    def waves(self) -> tuple[Tensor, Tensor]:
+        """float32 `[C]` each: half turns of the sine per unit, and the height of its square."""
+        if self._waves is None:
+            raise RuntimeError(UNPACKED)
+        return self._waves
+
+    def pack(self) -> None:
+        self._waves = half_turns(self.alpha, self.beta)
+
+    @property
+    def is_packed(self) -> bool:
+        return self._waves is not None
+
+
+class Onward(NamedTuple):
+    """Where a result goes."""
+
+    snake: Snake
+    shift: Tensor
+    """`[O]`: the sum of the biases that the result lacks."""
+    reader: CausalConv | MonoConv | Upsample
+    """The convolution that reads the snake."""
+    tails: Tails
+
+    def room(self, x: Tensor) -> Tensor:
+        """The snake of x `[B, T, O]` behind the reader's tail -> `[B, P + T + S, O]`."""
+        places, length = self.reader.places, x.shape[1]
+        spare = self.reader.spare(length) if isinstance(self.reader, CausalConv) else 0
+        room = self.tails.room(places, x, spare)
+        filled = room[:, : places + length]
+        self.snake(x, self.shift, filled[:, places:])
+        self.tails.keep(filled, places)
+        return room
+
+    def opened(self, like: Tensor, length: int, kernels: ModuleType) -> "tuple[Tensor, tuple[Tensor, ...]]":
+        """The same without spare places, for a kernel to fill."""
+        places, channels = self.reader.places, len(self.shift)
+        room = like.new_empty(like.shape[0], places + length, channels)
+        return room, kernels.Onward(self.shift, *self.snake.waves, room, *self.tails.take(places * channels))
+
+
+def enter(conv: CausalConv, room: Tensor, onward: Onward) -> Tensor:
+    """A convolution without dilation of a whole room -> the reader's room."""
+    kernels, length = _kernels(room, conv.conv.out_channels), room.shape[1] - conv.places
+    if kernels is None:
+        return onward.room(conv(room))
+    made, to = onward.opened(room, length, kernels)
+    kernels.convolve(room, conv.flat, length, taps=conv.taps, dilation=conv.dilation, onward=to)
+    return made
+
+
+def upsample(conv: Upsample, room: Tensor, onward: Onward) -> tuple[Tensor, Tensor]:
+    """-> what it makes `[B, T, O]`, and the reader's room."""
+    channels = conv.conv.out_channels
+    kernels, length = _kernels(room, channels), room.shape[1] - conv.places
+    if kernels is None:
+        x = conv(room)
+        return x, onward.room(x)
+    x = room.new_empty(room.shape[0], length * conv.rate, channels)
+    made, to = onward.opened(x, length * conv.rate, kernels)
+    kernels.convolve(room, conv.flat, length, taps=conv.reach, up=True, kept=x, onward=to)
+    return x, made
+
+
+def unit(
+    first: CausalConv, between: Snake, second: CausalConv, room: Tensor, x: Tensor, onward: Onward, *, keep: bool
+) -> Tensor:
+    """x + second(between(first(room))), second of one tap: into x if `keep`, which may or may not hold it otherwise;
+    and its snake -> the reader's room."""
+    length, channels = x.shape[1:]
+    kernels = _kernels(x, channels)
+    if kernels is None:
+        inner = first(room)[:, :length]
+        inner = snake_beta(inner, between.alpha, between.beta, first.bias)
+        x.view(-1, channels).addmm_(inner.view(-1, channels), second.conv.weight[..., 0].t())
+        return onward.room(x)
+    made, to = onward.opened(x, length, kernels)
+    waves, options = (first.bias, *between.waves), {"taps": first.taps, "dilation": first.dilation}
+    if channels in kernels.FUSED:
+        kernels.unit(room, first.flat, second.flat, x, waves, to, keep=keep, **options)
+        return made
+    inner, nothing = torch.empty_like(x), x.new_empty(len(x), 0)
+    inward = kernels.Onward(*waves, inner, nothing, nothing)
+    kernels.convolve(room, first.flat, length, **options, onward=inward)
+    kernels.convolve(inner, second.flat, length, x=x, kept=x if keep else None, onward=to)
+    return made
+
+
+def leave(conv: MonoConv, room: Tensor) -> Tensor:
+    """A whole room -> float32 `[B, T]` in [-1, 1]."""
+    kernels = _kernels(room)
+    return conv(room).clamp(-1, 1) if kernels is None else kernels.mono(room, conv.conv.weight[0], conv.conv.bias)
+
+
+def _kernels(x: Tensor, columns: int = _ALIGNED) -> ModuleType | None:
+    """The kernels, if they serve x `[B, T, C]` and as many columns."""
+    if not x.is_cuda or x.dtype != torch.bfloat16 or x.shape[-1] % _ALIGNED or columns % _ALIGNED:
+        return None
+    if torch.cuda.get_device_capability(x.device)[0] != _MAJOR:
+        return None
+    from walkgraph.layers.kernels import snake_conv
+
+    return snake_conv

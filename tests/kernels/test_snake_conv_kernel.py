@@ -1,0 +1,149 @@
+"""Convolutions with snakes behind them against their naive twins in float32.
+
+The interpreter can't multiply matrices of bfloat16, so it multiplies float16.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from copy import deepcopy
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from walkgraph.layers import snake_conv as layers
+from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, Upsample, packed
+from walkgraph.layers.kernels import snake_conv as kernels
+from walkgraph.layers.snake_conv import Onward, Snake, enter, leave, unit, upsample
+
+COMPILES = """
+import triton
+from triton.backends.compiler import GPUTarget
+from walkgraph.layers.kernels import snake_conv as kernels
+
+FLOATS = "bias", "turns", "height", "shift", "next_turns", "next_height"
+SIZES = "length", "in_rows", "room_row", "tail_row", "size", "dilation"
+
+
+def compiled(kernel, maps, shape, **constants):
+    constants |= {"M": shape.rows, "DEPTH": shape.depth, "STAGES": shape.stages, "PDL": True}
+    types = dict.fromkeys(SIZES, "i32") | dict.fromkeys(FLOATS, "*fp32")
+    types |= {name: f"tensordesc<bf16{size}>" for name, size in maps.items()}
+    signature = {name: "constexpr" if name in constants else types.get(name, "*bf16") for name in kernel.arg_names}
+    source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    options = {"num_warps": shape.warps, "num_stages": shape.stages, "launch_pdl": True}
+    made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert "wgmma.mma_async" in made.asm["ptx"], "no tensor cores"
+    assert "cp.async.bulk.tensor" in made.asm["ptx"], "no tensor maps"
+    print(kernel.__name__)
+
+
+shape = kernels.UNITS[96]
+maps = {"rows": [128, 32], "wide": [64, 32], "narrow": [32, 32]}
+compiled(kernels.unit_kernel, maps, shape, C=96, WIDE=64, NARROW=32, TAPS=7, KEEP=True)
+shape = kernels.shape_of(999, 768, 384, kept=True)
+maps, flags = {"rows": [128, 64], "weights": [64, 128]}, {"UP": True, "RESIDUAL": False, "KEEP": True, "SNAKE": True}
+compiled(kernels.conv_kernel, maps, shape, C=384, N=768, O=192, TAPS=2, COLUMNS=128, **flags)
+"""
+
+
+class Stage(nn.Module):
+    """What the vocoder has: an entry, upsampling, units and an end."""
+
+    def __init__(self, into: int, channels: int, rate: int, dilation: int) -> None:
+        super().__init__()
+        self.entry, self.rise = CausalConv(32, into, 3), Upsample(into, channels, rate, 2)
+        self.snakes = nn.ModuleList([Snake(into), *(Snake(channels) for _ in range(4)), Snake(channels)])
+        self.firsts = nn.ModuleList(CausalConv(channels, channels, 7, dilation=dilation) for _ in range(2))
+        self.seconds = nn.ModuleList(CausalConv(channels, channels, 1) for _ in range(2))
+        self.exit_ = MonoConv(channels, 7)
+
+    def forward(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
+        begin, one, between_one, two, between_two, last = self.snakes
+        room = enter(self.entry, tails.behind(x, self.entry.places), Onward(begin, self.entry.bias, self.rise, tails))
+        shift = self.rise.bias
+        x, room = upsample(self.rise, room[:, 1:] if first else room, Onward(one, shift, self.firsts[0], tails))
+        shift = shift + self.seconds[0].bias
+        onward = Onward(two, shift, self.firsts[1], tails)
+        room = unit(self.firsts[0], between_one, self.seconds[0], room, x, onward, keep=True)
+        onward = Onward(last, shift + self.seconds[1].bias, self.exit_, tails)
+        return leave(self.exit_, unit(self.firsts[1], between_two, self.seconds[1], room, x, onward, keep=False))
+
+    def tails(self) -> int:
+        parts = (part for part in self.modules() if isinstance(part, CausalConv | MonoConv | Upsample))
+        return sum(part.places * part.conv.in_channels for part in parts)
+
+
+@pytest.fixture
+def dtype(device: str) -> torch.dtype:
+    return torch.bfloat16 if device == "cuda" else torch.float16
+
+
+@pytest.fixture
+def _interpreted(monkeypatch: pytest.MonkeyPatch, device: str) -> Iterator[None]:
+    """The kernels serve halves on a CPU too; float32 stays with the twins."""
+
+    def found(x: Tensor, columns: int = 32) -> object:
+        return kernels if x.dtype == torch.float16 else None
+
+    if device == "cpu":
+        monkeypatch.setattr(layers, "_kernels", found)
+    yield
+
+
+def stage(into: int, channels: int, rate: int, dilation: int) -> Stage:
+    torch.manual_seed(channels)
+    made = Stage(into, channels, rate, dilation).requires_grad_(False)
+    for module in made.modules():
+        if isinstance(module, Snake):
+            module.alpha.normal_(-0.5, 0.3)
+            module.beta.normal_(0.0, 0.3)
+    return made
+
+
+def heard(model: Stage, x: Tensor, cuts: tuple[int, ...]) -> Tensor:
+    """x `[B, T, 32]` in chunks."""
+    rest, parts = x.new_zeros(len(x), model.tails()), list[Tensor]()
+    with torch.inference_mode():
+        for start, stop in pairwise((0, *cuts, x.shape[1])):
+            tails = Tails(rest)
+            parts.append(model(x[:, start:stop], tails, first=start == 0))
+            rest = tails.after
+    return torch.cat(parts, 1)
+
+
+CASES = [(64, 96, 3, 9), (32, 192, 4, 1), (64, 64, 5, 3)]
+
+
+@pytest.mark.usefixtures("_interpreted")
+@pytest.mark.parametrize(("into", "channels", "rate", "dilation"), CASES)
+def test_a_stage_in_halves_is_near_its_twin_in_float32_and_alike_in_any_cut(
+    into: int, channels: int, rate: int, dilation: int, dtype: torch.dtype, device: str
+) -> None:
+    rounded = stage(into, channels, rate, dilation).to(dtype)
+    exact = deepcopy(rounded).float()
+    packed(exact)
+    rounded.to(device)
+    packed(rounded)
+    x = torch.randn(2, 30, 32).to(dtype)
+    wanted = heard(exact, x.float(), ())
+    whole = heard(rounded, x.to(device), ()).cpu()
+    assert whole.dtype == torch.float32
+    off = float((whole - wanted).norm() / wanted.norm())
+    assert off < (0.03 if dtype == torch.bfloat16 else 0.004), off
+    # One chunk is shorter than the tails.
+    assert torch.equal(heard(rounded, x.to(device), (4, 5, 20)).cpu(), whole)
+    assert torch.equal(heard(rounded, x[1:].to(device), (17,)).cpu(), whole[1:])
+
+
+def test_the_kernels_compile_for_hopper() -> None:
+    """In a process of its own: in this one, kernels are interpreted."""
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["unit_kernel", "conv_kernel"]
