@@ -138,7 +138,7 @@ class Bench:
             at = torch.arange(batch, device=self.device)
             works: dict[str, Work] = {
                 "transformer": lambda x=x, state=state, start=start: model.pre_transformer(
-                    x, start, WindowAttend(state.window, start, self.frames)
+                    x, WindowAttend(state.window, start, self.frames, model.pre_transformer.rope)
                 ),
                 "decoder": lambda wide=wide, state=state: model.waveform(wide, Tails(state.tails), first=False),
                 "states": lambda tables=tables, at=at: [one.index_copy_(0, at, one[at]) for one in tables.values()],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from copy import deepcopy
 from itertools import pairwise
 
@@ -85,7 +84,7 @@ def dtype(device: str) -> torch.dtype:
 
 
 @pytest.fixture
-def _interpreted(monkeypatch: pytest.MonkeyPatch, device: str) -> Iterator[None]:
+def _interpreted(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     """The kernels serve halves on a CPU too; float32 stays with the twins."""
 
     def found(x: Tensor, columns: int = 32) -> object:
@@ -93,7 +92,6 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch, device: str) -> Iterator[None]
 
     if device == "cpu":
         monkeypatch.setattr(layers, "_kernels", found)
-    yield
 
 
 def stage(into: int, channels: int, rate: int, dilation: int) -> Stage:

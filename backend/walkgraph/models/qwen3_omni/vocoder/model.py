@@ -25,7 +25,7 @@ from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.packed import Packable
 from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
-from walkgraph.layers.rope import NeoxRope, Rotation, rotate
+from walkgraph.layers.rope import NeoxRope
 from walkgraph.layers.snake_conv import Onward, Snake, enter, leave, unit, upsample
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
@@ -121,24 +121,21 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rope = NeoxRope(config.head_dim, config.rope_theta)
 
-    def forward(self, x: Tensor, start: Tensor, attend: WindowAttend) -> Tensor:
+    def forward(self, x: Tensor, attend: WindowAttend) -> Tensor:
         """x `[B, n, W]` -> the same."""
         batch, frames = x.shape[:2]
-        positions = start[:, None] + torch.arange(frames, device=x.device)
-        rotation, rows = self.rope(positions.flatten()), x.flatten(0, 1)
-        few = rows.shape[0] <= STREAMED
+        rows = x.flatten(0, 1)
         for index, layer in enumerate(cast("Iterable[DecoderLayer]", self.layers)):
-            rows = _few(index, layer, rows, rotation, attend) if few else layer(index, {"": rows}, rotation, attend)[""]
+            attention, norm = layer.self_attn, cast("RMSNorm", layer.get_submodule("input_layernorm"))
+            heads = attend(index, attention.few_qkv(rows, norm, ""), attention.shape.heads)
+            rows = layer.attended(heads, rows) if len(rows) <= STREAMED else _attended(layer, heads, rows)
         return self.norm(rows).unflatten(0, (batch, frames))
 
 
-def _few(index: int, layer: DecoderLayer, x: Tensor, rotation: Rotation, attend: WindowAttend) -> Tensor:
-    """The layer for few rows: its norms and sums are parts of its products."""
-    attention, norm = layer.self_attn, cast("RMSNorm", layer.get_submodule("input_layernorm"))
-    turned, kv_heads = attention.shape.heads + attention.shape.kv_heads, attention.shape.kv_heads
-    qkv = attention.few_qkv(x, norm, "").unflatten(1, (-1, attention.shape.head_dim))
-    q, k = rotate(qkv[:, :turned], rotation).split([turned - kv_heads, kv_heads], 1)
-    return layer.attended(attend(index, q, k, qkv[:, turned:]).flatten(1), x)
+def _attended(layer: DecoderLayer, heads: Tensor, x: Tensor) -> Tensor:
+    """`DecoderLayer.attended` for many rows."""
+    x = x + layer.self_attn.part("o_proj", "")(heads)
+    return x + layer.get_submodule("mlp")(layer.get_submodule("post_attention_layernorm")(x))
 
 
 class Code2Wav(nn.Module):
@@ -189,8 +186,8 @@ class Code2Wav(nn.Module):
         """`decode` at once, for few frames."""
         config = self.config
         offsets = torch.arange(config.groups, device=codes.device) * config.codebook
-        attend, tails = WindowAttend(state.window, start, codes.shape[1]), Tails(state.tails)
-        x = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), start, attend)
+        attend = WindowAttend(state.window, start, codes.shape[1], self.pre_transformer.rope)
+        x, tails = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), attend), Tails(state.tails)
         for rise, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
             x = block(rise(x) + rise.bias, tails)
         return self.waveform(x, tails, first=first), StreamState(attend.after, tails.after)
