@@ -64,7 +64,7 @@ def _tails(room, before, after, program, programs, size, made, BLOCK: tl.constex
 @triton.jit
 def _onward(
     total, at, column, inside, x, kept, shift, turns, height, room, after, size, made,
-    O: tl.constexpr, RESIDUAL: tl.constexpr, KEEP: tl.constexpr, SNAKE: tl.constexpr,
+    WIDTH: tl.constexpr, RESIDUAL: tl.constexpr, KEEP: tl.constexpr, SNAKE: tl.constexpr,
 ):  # fmt: skip
     """total float32 `[M, N]`, at its places in the stream's numbers; all pointers are the stream's."""
     if RESIDUAL:
@@ -72,7 +72,7 @@ def _onward(
     if KEEP:
         tl.store(kept + at, total.to(kept.dtype.element_ty), mask=inside)
     if SNAKE:
-        channel = column % O
+        channel = column % WIDTH
         value = snake_of(
             total + tl.load(shift + channel)[None, :], tl.load(turns + channel)[None, :],
             tl.load(height + channel)[None, :],
@@ -85,7 +85,7 @@ def _onward(
 def conv_kernel(
     rows, weights, x, kept, shift, turns, height, room, before, after,
     length, in_rows, room_row, tail_row, size, dilation,
-    C: tl.constexpr, N: tl.constexpr, O: tl.constexpr, TAPS: tl.constexpr,
+    C: tl.constexpr, N: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr,
     UP: tl.constexpr, RESIDUAL: tl.constexpr, KEEP: tl.constexpr, SNAKE: tl.constexpr,
     M: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -119,7 +119,7 @@ def conv_kernel(
         _tails(room, before, after, program, tl.num_programs(0), size, made, 1024)
     _onward(
         total, at, column, inside, x + own, kept + own, shift, turns, height, room, after, size, made,
-        O, RESIDUAL, KEEP, SNAKE,
+        WIDTH, RESIDUAL, KEEP, SNAKE,
     )  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def convolve(
         _map(rows, shape), TensorDescriptor(weight, list(weight.shape), list(weight.stride()), block),
         nothing, nothing if kept is None else kept, *to, length, rows.stride(0) // channels,
         to.room.stride(0), to.before.stride(0), tail, dilation,
-        C=channels, N=columns, O=wide, TAPS=taps, UP=up, RESIDUAL=x is not None,
+        C=channels, N=columns, WIDTH=wide, TAPS=taps, UP=up, RESIDUAL=x is not None,
         KEEP=kept is not None, SNAKE=onward is not None, M=shape.rows, COLUMNS=shape.columns, DEPTH=shape.depth,
         **_launch(shape, rows),
     )  # fmt: skip
