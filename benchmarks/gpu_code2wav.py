@@ -5,7 +5,7 @@
 Weights are random, at full size. `chunks`: 25 frames of each stream, inside it and at its beginning (five frames), in
 bfloat16 and float32; milliseconds of a launch and of a replay, TFLOP/s, the time that its products take at 790 TFLOP/s
 (float32: 60), how many times faster than it sounds, and the memory at most. `parity`: bfloat16 and captured against
-float32, relative. `parts`: transformer, decoder, and the states in and out. `convolutions`: each of the decoder alone,
+float32, relative. `parts`: transformer, decoder, and the tails in and out. `convolutions`: each of the decoder alone,
 at its place's length. `profile`: GPU time by kernel.
 `--check` runs the tiny model, also on a CPU, and captures nothing.
 """
@@ -137,11 +137,11 @@ class Bench:
             tables = self.tables(model, batch)
             at = torch.arange(batch, device=self.device)
             works: dict[str, Work] = {
-                "transformer": lambda x=x, state=state, start=start: model.pre_transformer(
-                    x, WindowAttend(state.window, start, self.frames, model.pre_transformer.rope)
+                "transformer": lambda x=x, state=state, start=start, at=at: model.pre_transformer(
+                    x.clone(), WindowAttend(state.window, at, start, self.frames, model.pre_transformer.rope)
                 ),
                 "decoder": lambda wide=wide, state=state: model.waveform(wide, Tails(state.tails), first=False),
-                "states": lambda tables=tables, at=at: [one.index_copy_(0, at, one[at]) for one in tables.values()],
+                "tails": lambda tails=tables["tails"], at=at: tails.index_copy_(0, at, tails[at]),
             }
             rows += [{"streams": batch, "part": name, "ms": timed(work)} for name, work in works.items()]
         return rows

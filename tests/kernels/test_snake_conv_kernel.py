@@ -45,9 +45,10 @@ def compiled(kernel, maps, shape, **constants):
 shape = kernels.UNITS[96]
 maps = {"rows": [128, 32], "wide": [64, 32], "narrow": [32, 32]}
 compiled(kernels.unit_kernel, maps, shape, C=96, WIDE=64, NARROW=32, TAPS=7, KEEP=True)
-shape = kernels.shape_of(999, 768, 384, kept=True)
-maps, flags = {"rows": [128, 64], "weights": [64, 128]}, {"UP": True, "RESIDUAL": False, "KEEP": True, "SNAKE": True}
-compiled(kernels.conv_kernel, maps, shape, C=384, N=768, WIDTH=192, TAPS=2, COLUMNS=128, **flags)
+shape = kernels.shape_of(999, 768, 384, 2, up=True)
+assert shape.columns == 256
+maps, flags = {"rows": [128, 64], "weights": [64, 256]}, {"UP": True, "RESIDUAL": False, "KEEP": True, "SNAKE": True}
+compiled(kernels.conv_kernel, maps, shape, C=384, N=768, WIDTH=192, TAPS=2, COLUMNS=256, **flags)
 """
 
 

@@ -16,15 +16,15 @@ from walkgraph.layers.rope import NeoxRope
 COMPILES = """
 import triton
 from triton.backends.compiler import GPUTarget
-from walkgraph.layers.kernels.window_attention import window_kernel as kernel
+from walkgraph.layers.kernels.window_attention import WARPS, window_kernel as kernel
 
-types = {"start": "*i64", "frequencies": "*fp32", "scale": "fp32"}
-types |= dict.fromkeys(("frames", "past", "before_row", "after_row"), "i32")
+types = {"start": "*i64", "rows": "*i64", "frequencies": "*fp32", "scale": "fp32"}
+types |= dict.fromkeys(("frames", "places", "past_row"), "i32")
 for frames in 16, 32, 64:
     constants = {"H": 16, "G": 16, "HALF": 32, "M": frames, "P": 128, "PDL": True}
     signature = {name: "constexpr" if name in constants else types.get(name, "*bf16") for name in kernel.arg_names}
     source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "launch_pdl": True})
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS, "launch_pdl": True})
     print(frames)
 """
 
@@ -37,17 +37,20 @@ def test_it_attends_and_keeps_what_its_twin_does(
     dtype = torch.bfloat16 if device == "cuda" else torch.float16
     torch.manual_seed(frames)
     rope, start = NeoxRope(32, 100.0), torch.tensor([0, 3, 2000])
-    before = torch.randn(3, 2, 2, window - 1, groups, 32).to(dtype)
+    pasts, rows = torch.randn(5, 2, 2, window - 1, groups, 32).to(dtype), torch.tensor([4, 0, 3])
+    # Nothing of what was there before a stream began is read.
+    pasts[4] = torch.nan
     qkv = torch.randn(3 * frames, (heads + 2 * groups) * 32).to(dtype)
-    attend = WindowAttend(before.float(), start, frames, rope)
-    wanted = attend(1, qkv.float(), heads)
-    past, after = before.to(device)[:, 1], torch.full_like(before, torch.nan).to(device)
-    given = (start.to(device), rope.frequencies(torch.device("cpu")).to(device), frames, heads)
-    made = window_attention(qkv.to(device), past, after[:, 1], *given)
-    close = {"rtol": 2e-2, "atol": 2e-2} if device == "cuda" else {"rtol": 2e-3, "atol": 2e-3}
-    torch.testing.assert_close(made.cpu().float(), wanted, **close)
-    torch.testing.assert_close(after[:, 1].cpu().float(), attend.after[:, 1], **close)
-    assert after[:, 0].isnan().all(), "another layer's past is left alone"
+    exact, moved = pasts.float(), pasts.to(device, copy=True)
+    wanted = WindowAttend(exact, rows, start, frames, rope)(1, qkv.float(), heads)
+    given = (rows.to(device), start.to(device), rope.frequencies(torch.device("cpu")).to(device), frames, heads)
+    made = window_attention(qkv.to(device), moved[:, 1], *given)
+    rtol, atol = (2e-2, 2e-2) if device == "cuda" else (2e-3, 2e-3)
+    torch.testing.assert_close(made.cpu().float(), wanted, rtol=rtol, atol=atol)
+    torch.testing.assert_close(moved[rows.to(device), 1].cpu().float(), exact[rows, 1], rtol=rtol, atol=atol)
+    left = moved.cpu()
+    torch.testing.assert_close(left[:, 0], pasts[:, 0], rtol=0.0, atol=0.0, equal_nan=True)
+    assert torch.equal(left[1:3], pasts[1:3]), "other streams' pasts are left alone"
 
 
 def test_it_compiles_for_hopper() -> None:

@@ -134,6 +134,19 @@ class DepthwiseConv(nn.Module):
         made = (room.unfold(1, self.places + 1, 1) * taps).sum(-1) + _bias(self.conv)
         return made.to(room.dtype)
 
+    def normed(
+        self, x: Tensor, lacks: Tensor, norm: nn.LayerNorm, tails: Tails, *, then: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """x `[B, T, C]`, which lacks a bias `[C]` -> x with both biases, and the norm of the convolution of x with the
+        one that it lacks. x is consumed."""
+        if x.is_cuda and x.dtype == torch.bfloat16 and x.is_contiguous():
+            from walkgraph.layers.kernels.depthwise import depthwise_norm
+
+            before, after = tails.take(self.places * x.shape[-1])
+            return depthwise_norm(x, lacks, then, before, after, self.conv.weight[:, 0], _bias(self.conv), norm)
+        x = x + lacks
+        return x + then, norm(self(tails.behind(x, self.places)))
+
 
 class Upsample(Packable):
     """A transposed convolution with a stride of `rate` and one or two times as many taps, cut on both sides so that

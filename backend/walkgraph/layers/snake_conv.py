@@ -2,7 +2,7 @@
 
 What a convolution makes lacks the biases that its reader adds. Its snake is written behind the tail of the convolution
 that reads it, and is that convolution's room (`walkgraph.layers.causal_conv.Tails`). In bfloat16 on a GPU all of that
-is the end of the product, in one launch.
+is the end of the product, in one launch, except in wide convolutions of many places, which are cuDNN's.
 
 Shape letters: B streams, T places of a chunk, P places of a tail, S spare places, C channels of the input, O of the
 output.
@@ -22,6 +22,9 @@ _MAJOR = 9
 """Compute capability that the kernels are written and measured for."""
 _ALIGNED = 32
 """Channels that a tile has a multiple of."""
+_MANY, _WIDE = 150, 512
+"""Above so many tiles, cuDNN's convolution and the passes behind it are faster, unless it has fewer channels than
+`_WIDE` and no dilation."""
 
 
 class Snake(Packable):
@@ -64,24 +67,27 @@ class Onward(NamedTuple):
     def room(self, x: Tensor) -> Tensor:
         """The snake of x `[B, T, O]` behind the reader's tail -> `[B, P + T + S, O]`."""
         places, length = self.reader.places, x.shape[1]
-        spare = self.reader.spare(length) if isinstance(self.reader, CausalConv) else 0
-        room = self.tails.room(places, x, spare)
+        room = self.tails.room(places, x, self._spare(length))
         filled = room[:, : places + length]
         self.snake(x, self.shift, filled[:, places:])
         self.tails.keep(filled, places)
         return room
 
     def opened(self, like: Tensor, length: int, kernels: ModuleType) -> "tuple[Tensor, tuple[Tensor, ...]]":
-        """The same without spare places, for a kernel to fill."""
-        places, channels = self.reader.places, len(self.shift)
-        room = like.new_empty(like.shape[0], places + length, channels)
+        """The same for a kernel to fill, without spare places where a kernel reads it."""
+        batch, places, channels = like.shape[0], self.reader.places, len(self.shift)
+        reads = isinstance(self.reader, CausalConv) and _prefers_library(self.reader, batch, length, kernels)
+        room = like.new_empty(batch, places + length + (self._spare(length) if reads else 0), channels)
         return room, kernels.Onward(self.shift, *self.snake.waves, room, *self.tails.take(places * channels))
+
+    def _spare(self, length: int) -> int:
+        return self.reader.spare(length) if isinstance(self.reader, CausalConv) else 0
 
 
 def enter(conv: CausalConv, room: Tensor, onward: Onward) -> Tensor:
     """A convolution without dilation of a whole room -> the reader's room."""
     kernels, length = _kernels(room, conv.conv.out_channels), room.shape[1] - conv.places
-    if kernels is None:
+    if kernels is None or _prefers_library(conv, len(room), length, kernels):
         return onward.room(conv(room))
     made, to = onward.opened(room, length, kernels)
     kernels.convolve(room, conv.flat, length, taps=conv.taps, dilation=conv.dilation, onward=to)
@@ -108,7 +114,7 @@ def unit(
     and its snake -> the reader's room."""
     length, channels = x.shape[1:]
     kernels = _kernels(x, channels)
-    if kernels is None:
+    if kernels is None or _prefers_library(first, len(x), length, kernels):
         inner = first(room)[:, :length]
         inner = snake_beta(inner, between.alpha, between.beta, first.bias)
         x.view(-1, channels).addmm_(inner.view(-1, channels), second.conv.weight[..., 0].t())
@@ -129,6 +135,13 @@ def leave(conv: MonoConv, room: Tensor) -> Tensor:
     """A whole room -> float32 `[B, T]` in [-1, 1]."""
     kernels = _kernels(room)
     return conv(room).clamp(-1, 1) if kernels is None else kernels.mono(room, conv.conv.weight[0], conv.conv.bias)
+
+
+def _prefers_library(conv: CausalConv, batch: int, length: int, kernels: ModuleType) -> bool:
+    channels = conv.conv.out_channels
+    if channels in kernels.FUSED or (channels < _WIDE and conv.dilation == 1):
+        return False
+    return kernels.tiles_of(batch, length, channels) > _MANY
 
 
 def _kernels(x: Tensor, columns: int = _ALIGNED) -> ModuleType | None:

@@ -31,9 +31,8 @@ def test_chunks_attend_what_the_whole_does(cuts: tuple[int, ...]) -> None:
     mask = (at <= at[:, None]) & (at > at[:, None] - WINDOW)
     past, parts = torch.zeros(1, 2, 2, WINDOW - 1, GROUPS, DIM), list[Tensor]()
     for start, stop in pairwise((0, *cuts, LENGTH)):
-        attend = WindowAttend(past, torch.tensor([start]), stop - start, ROPE)
+        attend = WindowAttend(past, torch.tensor([0]), torch.tensor([start]), stop - start, ROPE)
         layers = [attend(layer, rows(*(one[layer, start:stop] for one in (q, k, v))), HEADS) for layer in range(2)]
-        past = attend.after
         parts.append(torch.stack(layers))
     turned = [torch.stack([rotate(layer, ROPE(at)) for layer in one]) for one in (q, k)]
     for layer in range(2):
@@ -47,8 +46,12 @@ def test_streams_at_different_positions_do_not_see_what_was_before_them() -> Non
     torch.manual_seed(4)
     past = torch.randn(2, 1, 2, WINDOW - 1, GROUPS, DIM)
     qkv = torch.randn(2 * 3, (HEADS + 2 * GROUPS) * DIM)
-    both = WindowAttend(past, torch.tensor([0, 40]), 3, ROPE)(0, qkv, HEADS)
-    alone = WindowAttend(torch.zeros(1, *past.shape[1:]), torch.tensor([0]), 3, ROPE)(0, qkv[:3], HEADS)
+    past[0] = torch.nan
+    table = torch.cat([past[1:], torch.zeros_like(past[:1]), past[:1]])
+    both = WindowAttend(table, torch.tensor([2, 0]), torch.tensor([0, 40]), 3, ROPE)(0, qkv, HEADS)
+    fresh = torch.zeros(1, *past.shape[1:])
+    alone = WindowAttend(fresh, torch.tensor([0]), torch.tensor([0]), 3, ROPE)(0, qkv[:3], HEADS)
     torch.testing.assert_close(both[:3], alone)
-    late = WindowAttend(past[1:], torch.tensor([40]), 3, ROPE)(0, qkv[3:], HEADS)
+    late = WindowAttend(past[1:], torch.tensor([0]), torch.tensor([40]), 3, ROPE)(0, qkv[3:], HEADS)
     torch.testing.assert_close(both[3:], late)
+    torch.testing.assert_close(table, torch.cat([past[1:], torch.zeros_like(fresh), fresh]), msg="each in its row")

@@ -195,18 +195,26 @@ def mono_kernel(
 
 FUSED = {96: (64, 32), 192: (128, 64)}
 """Channels of units that one launch serves -> the two blocks that they are."""
-UNITS = {96: Shape(128, 96, 32, 4, 4), 192: Shape(128, 192, 64, 8, 4)}
+UNITS = {96: Shape(128, 96, 32, 4, 3), 192: Shape(64, 192, 64, 4, 3)}
 _PROCESSORS = 132
 _MONO_ROWS = 32
 
 
-def shape_of(tiles: int, columns: int, channels: int, *, kept: bool) -> Shape:
-    """tiles: of 128 places, of all streams; kept: the sum is, which leaves fewer registers. A result is the same in any
-    shape of one depth."""
+def tiles_of(batch: int, length: int, columns: int) -> int:
+    """Tiles of 128 places and 128 columns that a result has."""
+    return batch * triton.cdiv(length, 128) * triton.cdiv(columns, 128)
+
+
+def shape_of(tiles: int, columns: int, channels: int, taps: int, *, up: bool) -> Shape:
+    """tiles: those of `tiles_of`. A result is the same in any shape of one depth."""
     depth = 64 if channels % 64 == 0 else 32
-    if columns < 128 or tiles * triton.cdiv(columns, 128) < _PROCESSORS:
+    if not up and (taps == 1 or 2 * tiles < _PROCESSORS):
+        return Shape(64, 128, depth, 4, 4)
+    if not up:
+        return Shape(128, 128, depth, 8, 4)
+    if tiles < _PROCESSORS or -columns % 128 > 64:
         return Shape(128, 64, depth, 4, 4)
-    if not kept and columns % 256 == 0 and tiles * columns // 256 >= 2 * _PROCESSORS:
+    if columns % 256 <= 128 and tiles >= 4 * _PROCESSORS:
         return Shape(128, 256, depth, 8, 3)
     return Shape(128, 128, depth, 8, 4)
 
@@ -228,7 +236,7 @@ def convolve(
     first. x `[B, T, N]`: the residual; kept: where the sum goes."""
     batch, _, channels = rows.shape
     columns = weight.shape[1] // taps if up else weight.shape[0]
-    shape = shape or shape_of(batch * triton.cdiv(length, 128), columns, channels, kept=kept is not None)
+    shape = shape or shape_of(tiles_of(batch, length, columns), columns, channels, taps, up=up)
     nothing = rows if x is None else x
     to = onward or Onward(*[nothing] * 6)
     wide = len(to.shift) if onward else columns

@@ -182,9 +182,8 @@ def _attend(q, k, v, best, total, heard, start, length, scale, BLOCK: tl.constex
 
 
 @triton.jit
-def _turn(position, frequencies, d, WIDTH: tl.constexpr, ON_GPU: tl.constexpr):
-    """Cosine, and signed sine, of a position's angles at `d`."""
-    angle = position.to(tl.float32) * tl.load(frequencies + d % (WIDTH // 2))
+def turned_by(angle, ON_GPU: tl.constexpr):
+    """Cosine and sine of angles in radians, float32."""
     # 2 pi is subtracted in two parts, so the remainder is within 1e-6 of exact up to 2^20 radians.
     turns = tl.floor(angle * 0.15915494309189535 + 0.5)
     left = tl.fma(-turns, 6.2831854820251465, angle)
@@ -200,6 +199,13 @@ def _turn(position, frequencies, d, WIDTH: tl.constexpr, ON_GPU: tl.constexpr):
         )
     else:
         cos, sin = tl.cos(left), tl.sin(left)
+    return cos, sin
+
+
+@triton.jit
+def _turn(position, frequencies, d, WIDTH: tl.constexpr, ON_GPU: tl.constexpr):
+    """Cosine, and signed sine, of a position's angles at `d`."""
+    cos, sin = turned_by(position.to(tl.float32) * tl.load(frequencies + d % (WIDTH // 2)), ON_GPU)
     return cos, tl.where(d < WIDTH // 2, -sin, sin)
 
 

@@ -52,6 +52,12 @@ class SwiGLU(GatedMLP):
         inner = linear(x, self.gate_up.weight, norm=norm.weight, eps=norm.eps, gated=True)
         return linear(inner, self.down_proj.weight, residual=residual)
 
+    def opened(self, x: Tensor) -> Tensor:
+        """Many rows x `[R, W]`, contiguous and normed, without a gradient -> the input of `down_proj`. Needs `pack`."""
+        if self.gate_up is None:
+            raise RuntimeError(UNPACKED)
+        return gated_product(x, self.gate_up.weight)
+
 
 class GeGLU(GatedMLP):
     """Uses the tanh form of gelu."""

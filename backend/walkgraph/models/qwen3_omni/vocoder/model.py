@@ -17,12 +17,13 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from walkgraph.layers.attention.sliding_window import WindowAttend
 from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
 from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.linear.packed import Packable
+from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
@@ -40,7 +41,8 @@ class StreamState(NamedTuple):
     """The states that streams keep between chunks; zeros before they begin."""
 
     window: Tensor
-    """`[B, L, 2, P, G, D]`: keys and values of the last frames."""
+    """`[S, L, 2, P, G, D]`: keys and values of the last frames, in a table of which each stream has a row: one after
+    the other, if nothing else is said."""
     tails: Tensor
     """`[B, N]`: ends of the inputs of all convolutions."""
 
@@ -53,9 +55,11 @@ class ConvNeXt(nn.Module):
         self.pwconv1 = nn.Linear(width, 4 * width)
         self.pwconv2 = nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor, tails: Tails) -> Tensor:
-        mixed = self.dwconv(tails.behind(x, self.dwconv.places))
-        return x + self.pwconv2(F.gelu(self.pwconv1(self.norm(mixed))))
+    def forward(self, x: Tensor, lacks: Tensor, tails: Tails) -> Tensor:
+        """x `[B, T, W]`, which lacks a bias, is consumed -> the same."""
+        x, normed = self.dwconv.normed(x, lacks, self.norm, tails, then=self.pwconv2.bias)
+        rows = product(normed.flatten(0, 1), self.pwconv1.weight, self.pwconv1.bias, activation="gelu")
+        return product(rows, self.pwconv2.weight, residual=x.flatten(0, 1)).view_as(x)
 
 
 class ResidualUnit(nn.Module):
@@ -122,7 +126,7 @@ class Transformer(nn.Module):
         self.rope = NeoxRope(config.head_dim, config.rope_theta)
 
     def forward(self, x: Tensor, attend: WindowAttend) -> Tensor:
-        """x `[B, n, W]` -> the same."""
+        """x `[B, n, W]` is consumed -> the same."""
         batch, frames = x.shape[:2]
         rows = x.flatten(0, 1)
         for index, layer in enumerate(cast("Iterable[DecoderLayer]", self.layers)):
@@ -133,9 +137,11 @@ class Transformer(nn.Module):
 
 
 def _attended(layer: DecoderLayer, heads: Tensor, x: Tensor) -> Tensor:
-    """`DecoderLayer.attended` for many rows."""
-    x = x + layer.self_attn.part("o_proj", "")(heads)
-    return x + layer.get_submodule("mlp")(layer.get_submodule("post_attention_layernorm")(x))
+    """`DecoderLayer.attended` for many rows x, which are consumed."""
+    x = product(heads, layer.self_attn.part("o_proj", "").weight, residual=x)
+    norm, mlp = layer.get_submodule("post_attention_layernorm"), cast("SwiGLU", layer.get_submodule("mlp"))
+    inner = mlp.opened(norm(x))
+    return product(inner, mlp.down_proj.weight, residual=x)
 
 
 class Code2Wav(nn.Module):
@@ -170,27 +176,33 @@ class Code2Wav(nn.Module):
         weight = self.code_embedding.weight
         return StreamState(*(weight.new_zeros(batch, *shape) for shape in self.state_shapes))
 
-    def decode(self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool) -> tuple[Tensor, StreamState]:
+    def decode(
+        self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool, rows: Tensor | None = None
+    ) -> tuple[Tensor, StreamState]:
         """The next chunk of every stream: int64 codes `[B, n, K]`; int64 start `[B]`, the frames of each stream before
-        it, all 0 if `first` and none otherwise -> float32 `[B, s]` in [-1, 1] and the state after it, where s = n *
-        `frame_samples`, less `ahead` if `first`."""
+        it, all 0 if `first` and none otherwise; int64 rows `[B]` of the windows -> float32 `[B, s]` in [-1, 1] and the
+        state after it, where s = n * `frame_samples`, less `ahead` if `first`. The windows are moved on in place; what
+        they hold is not read if `first`."""
         most = max(1, _ROWS // codes.shape[0])
         pieces: list[Tensor] = []
         for piece in codes.split(most, 1):
-            sound, state = self.step(piece, start, state, first=first and not pieces)
+            sound, state = self.step(piece, start, state, first=first and not pieces, rows=rows)
             pieces.append(sound)
             start = start + piece.shape[1]
         return torch.cat(pieces, 1), state
 
-    def step(self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool) -> tuple[Tensor, StreamState]:
+    def step(
+        self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool, rows: Tensor | None = None
+    ) -> tuple[Tensor, StreamState]:
         """`decode` at once, for few frames."""
         config = self.config
-        offsets = torch.arange(config.groups, device=codes.device) * config.codebook
-        attend = WindowAttend(state.window, start, codes.shape[1], self.pre_transformer.rope)
+        offsets = torch.arange(0, config.groups * config.codebook, config.codebook, device=codes.device)
+        rows = torch.arange(len(codes), device=codes.device) if rows is None else rows
+        attend = WindowAttend(state.window, rows, start, codes.shape[1], self.pre_transformer.rope)
         x, tails = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), attend), Tails(state.tails)
         for rise, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
-            x = block(rise(x) + rise.bias, tails)
-        return self.waveform(x, tails, first=first), StreamState(attend.after, tails.after)
+            x = block(rise(x), rise.bias, tails)
+        return self.waveform(x, tails, first=first), StreamState(state.window, tails.after)
 
     def waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
         """x `[B, T, C]` -> `[B, s]`"""

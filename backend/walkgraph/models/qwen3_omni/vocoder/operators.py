@@ -82,12 +82,12 @@ class Code2wav(Operator):
 
     def step(self, batch: StepBatch) -> StepOutputs:
         codes, rows, first = batch.inputs["codes"], batch.rows.long(), bool(batch.variant)
-        tables = [batch.tensors[slot] for slot in _SLOTS]
-        before = self._model.fresh(len(rows)) if first else StreamState(*(one.index_select(0, rows) for one in tables))
-        sound, after = self._model.decode(self._known(codes), batch.inputs["start"], before, first=first)
-        for table, rest in zip(tables, after, strict=True):
-            table.index_copy_(0, rows, rest)
-        return StepOutputs({"waveform": sound}, self._sound(codes, sound))
+        state = StreamState(**{slot: batch.tensors[slot] for slot in _SLOTS})
+        tails = state.tails.new_zeros(len(rows), state.tails.shape[1]) if first else state.tails.index_select(0, rows)
+        before, known = StreamState(state.window, tails), self._known(codes)
+        sound, after = self._model.decode(known, batch.inputs["start"], before, first=first, rows=rows)
+        state.tails.index_copy_(0, rows, after.tails)
+        return StepOutputs({"waveform": sound}, _sound(codes, known, sound))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         chunks = [self._chunk(call) for call in calls]
@@ -97,12 +97,13 @@ class Code2wav(Operator):
         codes = torch.stack([chunk.codes for chunk in chunks])
         start = torch.tensor([chunk.start for chunk in chunks], device=self._device)
         before = self._model.fresh(len(calls)) if first else self._before(calls, states)
-        sound, after = self._model.decode(self._known(codes), start, before, first=first)
+        known = self._known(codes)
+        sound, after = self._model.decode(known, start, before, first=first)
         for call, *rest in zip(calls, *after, strict=True):
             for slot, value in zip(_SLOTS, rest, strict=True):
                 # A copy: a view would keep the states of the whole batch alive.
                 states.put(call.states[slot], value.clone())
-        good = self._sound(codes, sound)
+        good = _sound(codes, known, sound)
         return [{"waveform": mine, FINITE: fine} for mine, fine in zip(sound, good, strict=True)]
 
     def _before(self, calls: Sequence[Call], states: States) -> StreamState:
@@ -135,13 +136,13 @@ class Code2wav(Operator):
         """Codes within the table; on a device others are found only afterwards."""
         return codes.clamp(0, self._config.codebook - 1)
 
-    def _sound(self, codes: Tensor, sound: Tensor) -> Tensor:
-        """bool `[B]`: codes that exist, and finite samples."""
-        inside = (codes >= 0) & (codes < self._config.codebook)
-        return inside.flatten(1).all(1) & sound.isfinite().all(1)
-
     def _samples(self, frames: int, *, first: bool) -> int:
         return frames * self._config.frame_samples - (self._config.ahead if first else 0)
 
     def _silent(self, frames: int) -> Tensor:
         return torch.zeros(frames, self._config.groups, dtype=torch.int64)
+
+
+def _sound(codes: Tensor, known: Tensor, sound: Tensor) -> Tensor:
+    """bool `[B]`: codes that exist, and samples that are numbers; they are cut to [-1, 1], so their sum is one too."""
+    return codes.eq(known).flatten(1).all(1) & sound.sum(1).isnan().logical_not()
