@@ -202,7 +202,7 @@ _MONO_ROWS = 32
 
 def tiles_of(batch: int, length: int, columns: int) -> int:
     """Tiles of 128 places and 128 columns that a result has."""
-    return batch * triton.cdiv(length, 128) * triton.cdiv(columns, 128)
+    return batch * -(-length // 128) * -(-columns // 128)
 
 
 def shape_of(tiles: int, columns: int, channels: int, taps: int, *, up: bool) -> Shape:
