@@ -212,7 +212,7 @@ def shape_of(tiles: int, columns: int, channels: int, taps: int, *, up: bool) ->
         return Shape(64, 128, depth, 4, 4)
     if not up:
         return Shape(128, 128, depth, 8, 4)
-    if tiles < _PROCESSORS or -columns % 128 > 64:
+    if 2 * tiles < _PROCESSORS or -columns % 128 > 64:
         return Shape(128, 64, depth, 4, 4)
     if columns % 256 <= 128 and tiles >= 4 * _PROCESSORS:
         return Shape(128, 256, depth, 8, 3)
