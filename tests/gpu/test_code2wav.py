@@ -76,7 +76,7 @@ def test_the_decoder_gives_a_stream_the_same_samples_in_any_company_and_cut(mode
     few = sound(x[3:6], ())
     assert torch.equal(sound(x[3:4], ()), few[:1])
     assert torch.equal(sound(x[4:6], (4, 20)), few[1:])
-    assert off(sound(x, ())[3:6], few) < 0.01
+    assert off(sound(x, ())[3:6], few) < 0.02
 
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
