@@ -138,6 +138,10 @@ def test_deferred_calls_are_made_with_the_next_one() -> None:
     events = done(engine)
     assert {event.batch for event in events} == {6}
     assert logs(events)["a", 3] == logs(events)["b", 3] == [1, 2, 3]
+    # The time is that of the call they were made with, and it was not the device that they waited for.
+    busy = {int(event.call.inputs["value"]): event.busy > 0 for event in events}
+    assert busy == {1: False, 2: False, 3: True}
+    assert all(event.queued == 0 for event in events if not event.call.awaited)
     assert engine.idle
 
 

@@ -267,8 +267,9 @@ class CallScheduler:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
             self._schedule.settle(call, failed=result.error is not None)
+            deferred = call in self.deferred
             self.deferred.settled(call)
-            queued = max(0.0, batch.began - call.ready_at)
+            queued = 0.0 if deferred else max(0.0, batch.began - call.ready_at)
             part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)
             if rest:

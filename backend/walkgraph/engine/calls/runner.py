@@ -23,8 +23,8 @@ from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.device.cuda_streams import HostCopies, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
-from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
-from walkgraph.engine.kv.states import StateTable, Transaction
+from walkgraph.engine.kv.paged_state import NOTHING
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.wire.fault_points import FaultPoints
 
 _log = logging.getLogger(__name__)
@@ -119,12 +119,13 @@ class Runner:
             half = len(calls) // 2
             first = self._launch(operator, device, calls[:half], copies)
             return first + self._launch(operator, device, calls[half:], copies)
-        read = _tokens_read(calls, transaction)
+        last = _last_on_states(calls)
+        read = [transaction.read(call) if alone else NOTHING for call, alone in zip(calls, last, strict=True)]
         fresh = transaction.settle()
         busy = None if copies.asynchronous else self._clock() - started
 
         def result(index: int) -> Result:
-            took = self._clock() - started if busy is None else busy
+            took = (self._clock() - started if busy is None else busy) if last[index] else 0.0
             port = bad.port(index)
             if port is not None:
                 return Result(None, self.failures.numeric(calls[index], port), took, len(calls))
@@ -148,13 +149,12 @@ class Runner:
         return {port: copies.to_host(value) if port in wanted else value for port, value in given.items()}
 
 
-def _tokens_read(calls: Sequence[Call], transaction: Transaction) -> list[TokensRead]:
-    """The tokens that each call has added. Of several calls on one state, the last one has those of all."""
-    found, seen = [NOTHING] * len(calls), set[StateKey]()
+def _last_on_states(calls: Sequence[Call]) -> list[bool]:
+    """True for a call whose states no later call of the batch has. It has the time and the tokens of those before."""
+    found, seen = [True] * len(calls), set[StateKey]()
     for at in reversed(range(len(calls))):
         states = calls[at].states.values()
-        if seen.isdisjoint(states):
-            found[at] = transaction.read(calls[at])
+        found[at] = seen.isdisjoint(states)
         seen.update(states)
     return found
 
