@@ -97,7 +97,7 @@ def back_and_forth(person: Person) -> None:
 
 
 def rename_the_answer(person: Person) -> None:
-    """What ends the loop follows, in the same step."""
+    """The step that ends the loop follows, in the same step."""
     person.enter("Name of the answer", "verdict")
     graph = person.stored(NAME, lambda graph: asks(graph).get("as") == "verdict")
     assert loop(graph)["until"] == "verdict.approved"

@@ -53,7 +53,7 @@ compiled(kernels.conv_kernel, maps, shape, C=384, N=768, WIDTH=192, TAPS=2, COLU
 
 
 class Stage(nn.Module):
-    """What the vocoder has: an entry, upsampling, units and an end."""
+    """The vocoder's stages: an entry, upsampling, units and an end."""
 
     def __init__(self, into: int, channels: int, rate: int, dilation: int) -> None:
         super().__init__()

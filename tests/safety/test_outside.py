@@ -55,9 +55,9 @@ class Trick:
     given: str | None = None
     """The input `url`."""
     answer: bytes | Callable[[Asked, Write], Awaitable[None]] | None = None
-    """What the allowed server answers to `/`."""
+    """The allowed server's answer to `/`."""
     code: str = "refused"
-    """Of the error."""
+    """The code of the error."""
     scheme: str = "http://"
 
 

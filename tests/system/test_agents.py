@@ -123,7 +123,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 
 
 def described(client: Client, picture: dict[str, Any]) -> str:
-    """What the starter says about a picture, as the tool does."""
+    """The starter's description of a picture, as the tool gives it."""
     request = {"inputs": {"image": picture["data"]}}
     return "".join(one["text"] for one in client.run("shapes", "image_to_text", request)["outputs"]["text"])
 

@@ -50,7 +50,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, server: Recording) -> Iter
 
 
 def made(client: Client, example: str, inputs: dict[str, Any] | None = None, **params: Any) -> Values:
-    """What its first task outputs."""
+    """The outputs of its first task."""
     task = client.tasks(example)[0]["name"]
     return client.run(example, task, {"inputs": inputs or {}, "params": {"seed": 3, **params}})["outputs"]
 

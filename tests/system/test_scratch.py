@@ -1,4 +1,4 @@
-"""What is drawn runs on a scratch deployment: its worker takes up each graph, and computes what a fresh one would."""
+"""A graph that is drawn runs on a scratch deployment: its worker computes what a fresh one would."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -62,22 +62,18 @@ class Reuses(Protocol):
         answered: bool = True,
         span: float | None = None,
     ) -> int:
-        """As that of `States`."""
+        """The number of the `tokens` to append (as a segment of this operator would name them) that others have
+        computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
+        `block`: they are one block, found whole or not at all. `span`: the positions that all of them take, if not one
+        each, or one for a block; the counter then moves with the last of them alone.
+        `answered`: the output of the last one is needed, so it is never found."""
         ...
 
 
 class NothingFound(Reuses):
     """Finds no rows: for those behind rows that are computed in the same forward."""
 
-    def reuse(
-        self,
-        key: StateKey,
-        tokens: Sequence[int],
-        *,
-        block: bool = False,
-        answered: bool = True,
-        span: float | None = None,
-    ) -> int:
+    def reuse(self, key: StateKey, tokens: Sequence[int], **how: Any) -> int:
         return 0
 
 
@@ -178,7 +174,7 @@ class Attention(Protocol):
         ...
 
 
-class States(Protocol):
+class States(Reuses, Protocol):
     """The engine's states as an operator sees them. Keys come from `Call.states`."""
 
     def position(self, key: StateKey, sequence: int = 0) -> int:
@@ -191,22 +187,6 @@ class States(Protocol):
 
     def length(self, key: StateKey, sequence: int = 0) -> int:
         """Number of tokens kept."""
-        ...
-
-    def reuse(
-        self,
-        key: StateKey,
-        tokens: Sequence[int],
-        *,
-        block: bool = False,
-        answered: bool = True,
-        span: float | None = None,
-    ) -> int:
-        """The number of the `tokens` to append (as a segment of this operator would name them) that others have
-        computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
-        `block`: they are one block, found whole or not at all. `span`: the positions that all of them take, if not one
-        each, or one for a block; the counter then moves with the last of them alone.
-        `answered`: the output of the last one is needed, so it is never found."""
         ...
 
     def attend(self, segments: Sequence[Segment]) -> Attention:

@@ -28,7 +28,7 @@ _INDEX = ".safetensors.index.json"
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
 _MAX_HEADER = 16 * 2**20
 _MAX_TENSORS = 2**18
-"""Of one stem. The largest published models have 100,000."""
+"""The most files of one stem. The largest published models have 100,000."""
 _MAX_SIDES = 16
 _MAX_NAME = 512
 _MAX_FILE_NAME = 255

@@ -47,7 +47,7 @@ class Result:
     usage: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Tokens, if the service counts them."""
     approval: Approval | None = field(default=None, repr=False)
-    """What the run waits for a person with: it is not over, and these are its outputs so far. `Client.approve` and
+    """The approval that the run waits for: it is not over, and these are its outputs so far. `Client.approve` and
     `Client.refuse` answer it."""
 
     @property

@@ -53,8 +53,8 @@ def snake_beta(
 
 
 def half_turns(alpha: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """What `snake_beta` makes of its parameters, float32 `[C]`: half turns of the sine per unit, e^alpha / pi, and the
-    height of its square."""
+    """The numbers that `snake_beta` makes of its parameters, float32 `[C]`: half turns of the sine per unit,
+    e^alpha / pi, and the height of its square."""
     return alpha.float().exp() / math.pi, (beta.float().exp() + _TINY).reciprocal()
 
 

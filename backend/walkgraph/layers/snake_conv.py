@@ -78,7 +78,7 @@ class Onward(NamedTuple):
         batch, places, channels = like.shape[0], self.reader.places, len(self.shift)
         reads = isinstance(self.reader, CausalConv) and _prefers_library(self.reader, batch, length, kernels)
         room = like.new_empty(batch, places + length + (self._spare(length) if reads else 0), channels)
-        return room, kernels.Onward(self.shift, *self.snake.waves, room, *self.tails.take(places * channels))
+        return room, kernels.OnwardTensors(self.shift, *self.snake.waves, room, *self.tails.take(places * channels))
 
     def _spare(self, length: int) -> int:
         return self.reader.spare(length) if isinstance(self.reader, CausalConv) else 0
@@ -125,7 +125,7 @@ def unit(
         kernels.unit(room, first.flat, second.flat, x, waves, to, keep=keep, **options)
         return made
     inner, nothing = torch.empty_like(x), x.new_empty(len(x), 0)
-    inward = kernels.Onward(*waves, inner, nothing, nothing)
+    inward = kernels.OnwardTensors(*waves, inner, nothing, nothing)
     kernels.convolve(room, first.flat, length, **options, onward=inward)
     kernels.convolve(inner, second.flat, length, x=x, kept=x if keep else None, onward=to)
     return made

@@ -62,7 +62,7 @@ class ScenarioRequest:
     session: bool = False
     """It is sent in a session of its own."""
     asked: Sequence[Mapping[str, Any]] = ()
-    """What a person is shown at each approval."""
+    """The values that a person is shown at each approval."""
     following: "ScenarioRequest | None" = None
     """A request that may follow in the same session."""
 
@@ -425,7 +425,7 @@ def asking_tasks(count: int = TASKS) -> list[Scenario]:
 
 
 def decided(number: int) -> Decision:
-    """What the person in scenarios says to the approval of this number in a run."""
+    """The decision of the person in scenarios on the approval of this number in a run."""
     return Decision(approved=number % 4 != 1, note=f"note {number}")
 
 

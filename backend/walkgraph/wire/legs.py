@@ -62,7 +62,7 @@ class Resumption(Message, frozen=True):
 
 
 class Approval(Message, frozen=True):
-    """What a person is asked."""
+    """The question that a person is asked."""
 
     number: int
     """How many approvals came before it in the run."""

@@ -35,7 +35,7 @@ class LoopEnd(Message, frozen=True, tag="loop_end"):
     iterations: int
     """Iterations summed over all entries of the loop."""
     reason: str
-    """Of its last entry. `stop`: its `until`. `bound`: its count. Otherwise the flag that named the end."""
+    """The end of its last entry. `stop`: its `until`. `bound`: its count. Otherwise the flag that named the end."""
 
 
 class Played(Message, frozen=True, tag="played"):

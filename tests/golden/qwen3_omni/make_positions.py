@@ -21,7 +21,7 @@ WORD, SOUND, PICTURE, VIDEO = 7, 1, 2, 3
 _SOUND_ON, _SOUND_OFF, _SEEN_ON, _SEEN_OFF = 4, 5, 8, 9
 _SIGNS = {SOUND: "a", PICTURE: "p", VIDEO: "v", _SOUND_ON: "(", _SOUND_OFF: ")", _SEEN_ON: "[", _SEEN_OFF: "]"}
 _FRAMES = 100
-"""Of a chunk of sound."""
+"""The length of a chunk of sound."""
 
 
 class Answer(NamedTuple):

@@ -22,7 +22,7 @@ from walkgraph.models.qwen3_omni.seeing.config import VISION_TINY
 from walkgraph.models.qwen3_omni.seeing.model import VisionEncoder
 
 _NORMAL = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "patch_size": 16}
-"""Of the published `preprocessor_config.json`."""
+"""Values of the published `preprocessor_config.json`."""
 
 
 class Patches(NamedTuple):

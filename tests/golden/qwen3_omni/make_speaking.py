@@ -48,7 +48,7 @@ def drawn(name: str, shape: tuple[int, ...]) -> Tensor:
 
 
 class Watch:
-    """What a model's parts gave, call by call."""
+    """The outputs of a model's parts, call by call."""
 
     def __init__(self, model: Any) -> None:
         self.first: list[Tensor] = []

@@ -58,12 +58,12 @@ class Prompt:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """What the thinker reads."""
+        """The tokens that the thinker reads."""
         return (*(token for turn in self.turns for token in turn), *_ASSISTANT)
 
     @property
     def heard(self) -> tuple[int, ...]:
-        """What the talker reads: the user's turns."""
+        """The tokens that the talker reads: the user's turns."""
         return tuple(token for turn in self.turns if turn[1] == _M.user for token in turn)
 
     @property
@@ -228,7 +228,7 @@ def folder(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the published code gives for a prompt."""
+    """The published code's answer to a prompt."""
 
     words: tuple[int, ...]
     """The answer's tokens that are spoken."""

@@ -37,7 +37,7 @@ class Media:
     grid: tuple[int, int, int] | None = None
     """Frames, rows and columns of a picture or a video."""
     seconds: float | None = None
-    """Of one step of a video's grid."""
+    """The seconds of one step of a video's grid."""
     mel: int = 0
     """Frames of a sound, before the encoder."""
 

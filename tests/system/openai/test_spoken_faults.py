@@ -1,4 +1,4 @@
-"""What a task that hears, sees and speaks can't serve is a typed error or a typed end, on its own route and on
+"""A request that a task which hears, sees and speaks can't serve ends with a typed error, on its own route and on
 OpenAI's, beside requests that go on as if they were alone."""
 
 from __future__ import annotations

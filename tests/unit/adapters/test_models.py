@@ -437,7 +437,7 @@ def test_deep_nesting_is_told(folder: Path) -> None:
 
 
 class FakeSession:
-    """What `onnxruntime` gives, for the file above."""
+    """The outputs of `onnxruntime` for the file above."""
 
     asked: list[Any]
 

@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pip(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What pip is called with; an installation leaves what pip leaves."""
+    """Records the arguments of pip; an installation leaves what pip leaves."""
     called: list[tuple[str, ...]] = []
     site = here / "site"
     site.mkdir()

@@ -157,7 +157,7 @@ def test_a_deferred_call_is_made_alone_once_nothing_comes() -> None:
     assert engine.states.glance(StateKey("a", "log")).tolist() == [1]
 
 
-@pytest.mark.parametrize("what", ["fork", "export", "hold", "drop", "other"])
+@pytest.mark.parametrize("what", ["fork", "export", "renew", "drop", "other"])
 def test_what_needs_a_state_makes_the_calls_deferred_on_it(what: str) -> None:
     engine, key, copy = made(), StateKey("a", "log"), StateKey("b", "log")
     engine.add(append("a", 1))
@@ -168,7 +168,7 @@ def test_what_needs_a_state_makes_the_calls_deferred_on_it(what: str) -> None:
             assert engine.states.glance(copy).tolist() == [1]
         case "export":
             assert engine.transfers.export(key)["tensor"].tolist() == [1]
-        case "hold":
+        case "renew":
             engine.states.renew(copy, key, 1)
             assert engine.states.glance(copy).tolist() == [1]
         case "drop":

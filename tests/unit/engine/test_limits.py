@@ -1,4 +1,4 @@
-"""What a rank remembers of its runs."""
+"""A rank's memory of its runs."""
 
 from __future__ import annotations
 

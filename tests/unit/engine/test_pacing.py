@@ -1,4 +1,4 @@
-"""What is played as it comes: deadlines, shares and rows by themselves, without an engine."""
+"""Values that are played as they come: deadlines, shares and rows by themselves, without an engine."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MOST = 8
 
 class Named(NamedTuple):
     text: str
-    """What it says."""
+    """Its message."""
     score: float | None
 
 

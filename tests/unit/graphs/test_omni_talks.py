@@ -40,7 +40,7 @@ TALKS = {**{name: (True, talk) for name, talk in whole.TALKS.items()}, **whole.F
 SAID = Turn("system", (TurnPart("text", whole.PROMPT),))
 CUT = "\ufffd"
 BAR = 2e-4
-"""Of the samples, which are stored in 16 bits."""
+"""The largest difference of samples, which are stored in 16 bits."""
 
 
 def on_cpus(name: str) -> Placement:

@@ -1,4 +1,4 @@
-"""What is said of the folders under the checkpoint roots."""
+"""The description of the folders under the checkpoint roots."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_unpatchify_undoes_patchify() -> None:
 
 
 def test_patches_in_blocks_hold_all_frames_of_their_clip() -> None:
-    """Of 2 clips of 3 frames, 4 by 3 blocks of 2 by 2 patches of 5 pixels each."""
+    """Patches of 2 clips of 3 frames, 4 by 3 blocks of 2 by 2 patches of 5 pixels each."""
     clips = torch.randn(2, 3, 4, 8 * 5, 6 * 5)
     wanted = [
         clip[:, :, 5 * row : 5 * row + 5, 5 * column : 5 * column + 5].transpose(0, 1).flatten()

@@ -355,7 +355,7 @@ def test_the_form_of_a_key_is_what_is_made() -> None:
 
 @pytest.mark.safety("S4")
 async def test_guesses_at_keys_do_the_same_work(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the id of a key is known or not, how much of the secret is right, and however many keys there are: one
+    """No matter whether the id of a key is known, how much of the secret is right, and however many keys there are: one
     hash and one comparison of whole digests, none of the texts of keys."""
     known = [await make(service, f"key{number}", "infer") for number in range(5)]
     right = known[2]["secret"]

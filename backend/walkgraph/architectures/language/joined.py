@@ -71,7 +71,7 @@ def _one(calls: Sequence[Call], port: str) -> Call:
 def known_rows(
     had: Had, groups: Sequence[Joined], ports: Sequence[str], whole: Sequence[int], states: States
 ) -> list[Reused]:
-    """What is known of each call's tokens, of which it has so many at its port. Behind rows that are computed, nothing
+    """The known part of each call's tokens, of which it has so many at its port. Behind rows that are computed, nothing
     is."""
     found: list[Reused] = []
     for group in groups:

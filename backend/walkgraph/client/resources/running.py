@@ -112,7 +112,8 @@ class RunCalls:
 
     @described
     def approval(self, run: str) -> Call[shown.ApprovalShown]:
-        """What a run waits for a person with, with the values that it shows. Raises ProblemError where it doesn't."""
+        """The approval that a run waits for, with the values that it shows. Raises ProblemError without
+        one."""
         return get(_RUN + "/approval", run=run)
 
     @described

@@ -53,6 +53,8 @@ class DeferredCalls:
     def collected(self) -> None:
         """Note a collection: deferred calls of runs that have been quiet for long enough may be served."""
         self._collections += 1
+        if not self._since:
+            return
         deferring = self._schedule.deferring()
         for run in [run for run in self._since if run not in deferring]:
             if all(call.run != run for call in self._open.values()):

@@ -51,7 +51,7 @@ class PagedSequence:
     prefix: PrefixKey | None = None
     """Key of what the kept tokens were computed from, if that is known of all of them."""
     digested: TokensDigest = field(default=TokensDigest(), compare=False)
-    """Of the first tokens of `prefix`."""
+    """The digest of the first tokens of `prefix`."""
 
     def digest(self, end: int) -> bytes | None:
         """A digest of what the first tokens were computed from, up to `end`; None if it isn't known of all that are

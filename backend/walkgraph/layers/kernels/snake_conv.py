@@ -3,7 +3,8 @@ follows them in the same launch.
 
 A program owns a tile of places of one stream and a tile of columns. It adds the products of the input's rows with each
 tap, in one order for any batch and any cut of a stream. Behind that come the residual, the sum itself, and its snake
-written where the next convolution reads it, `Onward`: behind that convolution's tail, with the new tail beside it.
+written where the next convolution reads it (`OnwardTensors`): behind that convolution's tail, with the new tail beside
+it.
 
 Shape letters: B streams, T rows of each that are read, C channels, N columns of the result (a transposed convolution
 makes `rate` places of O channels in a row, so N is rate * O), P places of a tail, K taps.
@@ -23,8 +24,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from walkgraph.layers.kernels.snake import snake_of
 
 
-class Onward(NamedTuple):
-    """Where the snake of a sum goes."""
+class OnwardTensors(NamedTuple):
+    """The tensors of `walkgraph.layers.snake_conv.Onward`: where the snake of a sum goes."""
 
     shift: Tensor
     """float32 `[O]`, like the two that follow: biases that the sum lacks."""
@@ -229,7 +230,7 @@ def convolve(
     up: bool = False,
     x: Tensor | None = None,
     kept: Tensor | None = None,
-    onward: Onward | None = None,
+    onward: OnwardTensors | None = None,
     shape: Shape | None = None,
 ) -> None:
     """rows `[B, R, C]`, of which `length` places are made; weight `[N, K * C]`, or with `up` `[C, K * N]`, latest row
@@ -238,7 +239,7 @@ def convolve(
     columns = weight.shape[1] // taps if up else weight.shape[0]
     shape = shape or shape_of(tiles_of(batch, length, columns), columns, channels, taps, up=up)
     nothing = rows if x is None else x
-    to = onward or Onward(*[nothing] * 6)
+    to = onward or OnwardTensors(*[nothing] * 6)
     wide = len(to.shift) if onward else columns
     tail = to.before.shape[1] if onward else 0
     block = [shape.depth, shape.columns] if up else [shape.columns, shape.depth]
@@ -259,7 +260,7 @@ def unit(
     second: Tensor,
     x: Tensor,
     between: tuple[Tensor, Tensor, Tensor],
-    onward: Onward,
+    onward: OnwardTensors,
     *,
     taps: int,
     dilation: int,
@@ -295,7 +296,7 @@ def mono(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _map(rows: Tensor, shape: Shape) -> TensorDescriptor:
-    """Of the rows of all streams, one after the other: past a stream's last row are the next one's, which are read for
+    """The rows of all streams, one after the other: past a stream's last row are the next one's, which are read for
     places that are not stored."""
     batch, read, channels = rows.shape
     height = rows.stride(0) // channels * (batch - 1) + read

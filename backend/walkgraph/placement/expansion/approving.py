@@ -119,7 +119,7 @@ class Approvals:
         return decision if number >= since else None
 
     def binding(self, name: str, result: str, since: int) -> Binding | None:
-        """What a decision gives to a step; None if no such approval was reached since that one."""
+        """The value that a decision gives to a step; None if no such approval was reached since that one."""
         number, decision = self._decided.get(name, (-1, None))
         if number < since:
             return None

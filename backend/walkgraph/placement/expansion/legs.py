@@ -48,7 +48,7 @@ class Legs:
         self.approval: Approval | None = None
         """The approval at which the latest leg ends."""
         self.keep: tuple[KeptResult, ...] = ()
-        """What is kept there."""
+        """The results kept there."""
         self._expansion = Expansion(facts, task, params, given, needed, texts=texts or {})
         self._needed, self._plan, self._outputs = needed, facts.plan, outputs
         self._going = self._expansion.all()
@@ -110,7 +110,7 @@ class Legs:
         return self._expansion.approvals.consulted
 
     def shown(self, approval: Approval) -> list[tuple[str, Binding | None]]:
-        """What a person is shown: `walk.result` -> the kept result, input or literal that it is."""
+        """The values that a person is shown: `walk.result` -> the kept result, input or literal that it is."""
         return [
             (
                 name,

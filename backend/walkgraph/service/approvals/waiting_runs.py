@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """What clients that follow the run are sent, and what else is known of it."""
+    """The events that clients who follow the run are sent, and its other data."""
 
     events: tuple[LoggedEvent, ...]
     before: m.Finished

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api/v1/runs/{run}/approval", tags=["runs"], route_cl
 
 @router.get("")
 async def asked(services: ServicesDep, run: RunName) -> Answer[ApprovalShown]:
-    """What the run waits for a person with, and the values that it shows."""
+    """Return the approval that the run waits for, and the values that it shows."""
     live = services.runs.live(run)
     told = results.approval_of(live)
     if live.waiting is None or told is None:

@@ -41,7 +41,7 @@ def paused_of(run: LiveRun) -> answers.Paused | None:
 
 
 def approval_of(run: LiveRun) -> answers.Approval | None:
-    """What the run waits for a person with; None if it doesn't."""
+    """The approval that the run waits for; None if it doesn't."""
     return _asked(run.waiting) if run.waiting is not None else None
 
 
@@ -58,7 +58,8 @@ def _asked(asked: m.Asked) -> answers.Approval:
 
 
 def shown_of(asked: m.Asked, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """What a person is shown: `walk.result` -> its value, null if there is none. `frames`: as in `values.write`."""
+    """The values that a person is shown: `walk.result` -> its value, null if there is none. `frames`: as in
+    `values.write`."""
     return {
         one.name: None if isinstance(one.value, m.Absent) else values.write(one.value, "", frames)
         for one in asked.approval.shown

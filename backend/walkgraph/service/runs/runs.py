@@ -73,7 +73,7 @@ class LiveRun:
         """Time of the first output, in seconds since 1970."""
         self.finished: m.Finished | None = None
         self.waiting: m.Asked | None = None
-        """What it waits for a person with; None if it doesn't."""
+        """The approval that it waits for; None if it doesn't."""
         self.request: m.Submit | None = None
         """The request of a run that will wait for a person."""
         self.asked: KeptRequest | None = None

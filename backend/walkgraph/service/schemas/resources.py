@@ -109,7 +109,7 @@ class DecisionRequest(Given):
 
     approved: bool
     note: Annotated[str, Field(max_length=limits.NOTE_CHARACTERS)] = ""
-    """What the person says to it; later steps may read it."""
+    """The person's comment; later steps may read it."""
     number: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     """The approval that is meant, so that an answer given twice doesn't count for the next one. null: the one that
     waits."""

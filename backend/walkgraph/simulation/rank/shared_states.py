@@ -18,7 +18,7 @@ from walkgraph.simulation.simulator import Simulator
 ROWS = PAGE // PAGE_TOKENS
 """Rows of a token."""
 ORIGIN = "tokens"
-"""What computes all pages: nothing but tokens decides what they hold."""
+"""The origin of all pages: nothing but tokens decides what they hold."""
 
 
 class ListedPool:

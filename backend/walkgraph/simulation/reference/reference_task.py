@@ -63,7 +63,7 @@ class _Run:
     """Names of steps; a text that begins with another name is a literal."""
     decide: Callable[[int], Decision]
     asked: list[dict[str, Any]]
-    """What each approval has shown."""
+    """The values that each approval has shown."""
     outputs: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     results: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Walk, or a step's `as` -> the results of its latest run."""

@@ -65,7 +65,7 @@ class Error(TypedDict):
 
 
 class Approval(TypedDict):
-    """What a run waits for a person with."""
+    """An approval that a run waits for."""
 
     number: int
     """How many approvals came before it in the run."""
@@ -120,7 +120,7 @@ class Run(TypedDict):
     paused: Paused | None
     """The calls that it is paused before; None: it goes on, or is over."""
     approval: Approval | None
-    """What it waits for a person with; None: it doesn't."""
+    """The approval that it waits for; None: it waits for none."""
     caller: str | None
     """Id of the key that sent it; None: the service's own token, or the studio."""
     glimpse: Glimpse | None

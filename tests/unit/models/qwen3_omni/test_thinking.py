@@ -96,7 +96,7 @@ def test_both_layouts_of_the_published_folder_are_one_model(folders: Path, engin
 
 
 def test_experts_in_eight_bits_change_what_a_layer_gives_by_a_few_percent() -> None:
-    """Of the same rows, so that the router, which keeps its format, chooses the same experts."""
+    """The same rows enter, so that the router, which keeps its format, chooses the same experts."""
     models = [operator()._model, operator(precision="fp8")._model]
     mixtures = [[part for part in model.modules() if isinstance(part, SparseMLP)] for model in models]
     assert len(mixtures[0]) == len(mixtures[1]) == 5

@@ -61,7 +61,7 @@ def test_each_output_ends_for_the_reason_of_its_own_loops(answer: str, frames: s
 
 
 def test_sound_that_leaves_from_the_only_loop_ends_with_it() -> None:
-    """Of several reasons, what a component says comes first, then a limit."""
+    """A component's reason comes first, then a limit."""
     assert reasons(structs.replace(END, loops=(FRAMES,)), SOUND) == {"sound": "bound"}
     both = (FRAMES, structs.replace(ANSWER, reason="derailed"))
     assert reasons(structs.replace(END, loops=both), SOUND) == {"sound": "derailed"}
