@@ -115,7 +115,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
   return { at, entries };
 }
 
-/** What can be done with the blueprint that a node stands for. */
+/** The actions on the blueprint that a node stands for. */
 function blueprintMenu({ editor }: Board, node: string): MenuEntry[] {
   const name = blueprintAt(editor.graph, node);
   if (name === null) return [];
@@ -150,7 +150,7 @@ function casesMenu(board: Board, { walk, id, head, otherwise }: ContainerData): 
   return entries.map((entry, index) => ({ ...entry, apart: index === 0 }));
 }
 
-/** What the readers of a merge can have instead. */
+/** The sources that the readers of a merge can have instead. */
 function mergeMenu(board: Board, { walk, name, sources }: MergeData): MenuEntry[] {
   return sources.map((source) => ({
     label: strings.canvas.useOnlyWithSource(source),

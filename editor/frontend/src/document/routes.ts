@@ -20,7 +20,7 @@ export interface End {
   place: Entry | null;
 }
 
-/** What references of a Walk can name. */
+/** The things that references of a Walk can name. */
 export interface Named {
   uses: ReadonlyMap<string, Entry>;
   merges: ReadonlyMap<string, Merge>;
@@ -206,7 +206,7 @@ function derive(walk: Walk): Facts {
   return { tree, list, byId, uses, routes, results, feeds, merges, merging, heads, maps };
 }
 
-/** What a wire to the head of a choice or a map ends at. */
+/** The end of a wire to the head of a choice or a map ends at. */
 export function headRef(id: ItemId): string {
   return `${id.startsWith("map:") ? "@map" : "@choice"}.${id}`;
 }

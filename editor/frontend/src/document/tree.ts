@@ -8,7 +8,7 @@ export type ItemKind = "use" | "loop" | "parallel" | "sequence" | "choose" | "ma
 export interface Entry {
   id: ItemId;
   kind: ItemKind;
-  /** Of a branch of a choice, its list. */
+  /** The list of a branch of a choice. */
   item: Item;
   /** The name of the use, loop, map or case; empty for what has none. */
   name: string;

@@ -21,7 +21,7 @@ export interface ParamDeclaration {
   description: string;
   /** A text of several lines. */
   long?: boolean;
-  /** What ports get from it: their type, or themselves. */
+  /** The things that ports get from it: their type, or themselves. */
   gives?: "" | "type" | "ports" | "holes";
   /** Not empty: read when the node is loaded, so that it must be a literal. */
   form?: string;
@@ -67,7 +67,7 @@ export interface Component {
   examples?: ComponentExample[];
 }
 
-/** What a component makes of some values; media and large tensors are described in words. */
+/** The outputs of a component for some values; media and large tensors are described in words. */
 export interface ComponentExample {
   note: string;
   params: Record<string, unknown>;
@@ -235,7 +235,7 @@ export interface RunShown {
   glimpse?: { said: string; wrote: string; pictured: boolean } | null;
 }
 
-/** What the operator of the service has set. */
+/** The settings of the operator of the service. */
 export interface EnvironmentShown {
   version: string;
   settings: {
@@ -291,7 +291,7 @@ export interface LoopEndShown {
   reason: string;
 }
 
-/** What a run gave to be played as it came, such as speech, and how often a player of it ran dry. */
+/** The playback of what a run gave as it came, such as speech, and how often a player of it ran dry. */
 export interface PlayedShown {
   seconds: number;
   underruns: number;
@@ -309,7 +309,7 @@ export interface Usage {
   unknown_words?: string[];
 }
 
-/** What a run waits for a person with. */
+/** An approval that a run waits for. */
 export interface ApprovalEvent {
   run: string;
   /** How many approvals came before it in the run. */

@@ -226,7 +226,7 @@ export interface ArrivalEvent {
 
 // ── gauges ──────────────────────────────────────────────────────────────────────────────────────
 
-/** What the operator of these nodes counted on its device since the last gauge. */
+/** The tally of the operator of these nodes on its device since the last gauge. */
 export interface NodeFigure {
   nodes: string[];
   name: string;

@@ -15,7 +15,7 @@ interface Props {
   deployment: string;
   heads: readonly Head[];
   rows: readonly RunShown[];
-  /** Of this client's runs that have not ended. */
+  /** This client's runs that have not ended. */
   queue: QueueShown;
   shown: string | null;
   comparing: string | null;

@@ -82,7 +82,7 @@ export class Queue {
 /** How an unfinished run of this client stands, in words. */
 export interface Standing {
   state: QueuedShown["state"];
-  /** Of a badge. */
+  /** The kind of a badge. */
   kind: string;
   words: string;
   /** `place 2 of 5`; empty: it isn't in the queue. */

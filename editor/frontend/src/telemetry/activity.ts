@@ -166,7 +166,7 @@ export function useActivities(nodes: readonly string[]): readonly (Activity | nu
   return useSyncExternalStore(watch, get);
 }
 
-/** What the latest runs did with a branch of a choice. The keys are those of `useKey`; pass the same lists each time. */
+/** The latest runs' activity in a branch of a choice. The keys are those of `useKey`; pass the same lists each time. */
 export function useBranchState(own: readonly string[], others: readonly string[]): BranchState {
   const watch = useCallback(
     (changed: () => void) => {

@@ -98,7 +98,7 @@ const NOTHING: Activity = {
 /** `taken`: one of its uses was called; `passed`: only uses of other branches were. */
 export type BranchState = "" | "taken" | "passed";
 
-/** What the latest runs did with a branch of a choice, from the activity of its uses and of those in other branches. */
+/** The latest runs' activity in a branch of a choice, from the activity of its uses and of those in other branches. */
 export function branchState(own: readonly (Activity | null)[], others: readonly (Activity | null)[]): BranchState {
   const called = (activity: Activity | null) => (activity?.calls ?? 0) > 0;
   if (own.some(called)) return "taken";

@@ -142,7 +142,7 @@ export function EndsPanel({ ends }: { ends: readonly LoopReasonShown[] }) {
   );
 }
 
-/** Whether what is played came in time for a player that began with the first of it. */
+/** Says whether what is played came in time for a player that began with the first of it. */
 export function PlaybackPanel({ played }: { played: PlayedShown | null | undefined }) {
   if (!played) return null;
   return (

@@ -7,7 +7,7 @@ export type Searched<T> = readonly [text: (entry: T) => string, weight: number];
 
 interface Options<T> {
   texts: readonly Searched<T>[];
-  /** What scores less isn't found. */
+  /** The least score of what is found. */
   least: number;
   most?: number;
   /** The score in the end. */

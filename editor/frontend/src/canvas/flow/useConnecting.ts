@@ -132,7 +132,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   return { onConnectStart, onConnectEnd, onConnect, onReconnectStart, onReconnect, isValidConnection, onPointerMove };
 }
 
-/** What makes the two ports fit, if anything does, is asked where the wire was dropped. */
+/** The component that makes the two ports fit, if there is one, is asked for where the wire was dropped. */
 function proposed(board: Board, { ref, end }: Wiring, other: string, why: string, event: MouseEvent | TouchEvent) {
   const at = "changedTouches" in event ? event.changedTouches[0] : event;
   if (!at || other.includes("+") || ref.includes("+")) return false;

@@ -8,7 +8,7 @@ import type { Model, Rect } from "../shapes/types";
 const BAR = 54;
 
 /**
- * What is selected from elsewhere (a problem, the outline) comes into sight, and stays there when the canvas gives room
+ * An item that is selected from elsewhere (a problem, the outline) comes into sight, and stays there when the canvas gives room
  * to a panel below it. `fitted`: the canvas begins with all in sight.
  */
 export function useFocusOn(board: Board, selection: readonly string[], fitted: boolean): void {

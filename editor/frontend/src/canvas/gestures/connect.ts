@@ -125,7 +125,7 @@ function useOf(graph: GraphDocument, walk: string, ref: string): string {
   return `${entry?.name ?? node}.${portName(ref)}`;
 }
 
-/** Of a loop's text, all is kept rather than the last piece. */
+/** All of a loop's text is kept, rather than the last piece. */
 function keptWhole(graph: GraphDocument, walk: string, from: string, catalogue: Catalogue): boolean {
   const place = endOf(from, factsOf(graph.walks![walk]!), "source").entry;
   const type = parseType(portType(graph, catalogue, walk, from, "source") ?? "");

@@ -2,7 +2,7 @@
 import type { Editor } from "../../store/editor";
 import { strings } from "../../strings";
 
-/** What gives a Walk its order. */
+/** The uses and containers that give a Walk its order. */
 export type Flow = "loop" | "map" | "parallel" | "sequence" | "choose" | "fork";
 
 export type Payload =

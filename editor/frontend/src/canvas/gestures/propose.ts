@@ -20,7 +20,7 @@ interface Wanted {
   why: string;
 }
 
-/** Whether something was proposed. */
+/** True if something was proposed. */
 export function propose(
   board: Board,
   { from, to, fromType, toType, why }: Wanted,

@@ -28,7 +28,7 @@ export async function tidy(board: Board, ids: readonly string[] = []): Promise<v
 }
 
 /**
- * What of a selection can be laid out: several that stand in one container, or an open container, with all inside; each
+ * The part of a selection that can be laid out: several that stand in one container, or an open container, with all inside; each
  * group by itself, as containers keep what is theirs. Empty: one thing has nothing to stand in line with.
  */
 export function groupsOf(model: Model, ids: readonly string[]): string[][] {

@@ -12,7 +12,7 @@ export type Link = readonly [source: string, target: string, label?: number];
 
 export interface Links {
   wires: readonly Link[];
-  /** What comes after what without a wire: it gives columns, as far as wires don't say otherwise, and no rows. */
+  /** The order of nodes without a wire between them: it gives columns where wires don't, and no rows. */
   after: readonly Link[];
 }
 
@@ -29,7 +29,7 @@ export function layered(pieces: readonly Piece[], { wires, after }: Links): Map<
   return level(null, children, { wires: lifted(parents, wires), after: lifted(parents, after) }, false).at;
 }
 
-/** Of links that wires don't draw, those that close no circle with the wires and with those before them. */
+/** The links, of those that wires don't draw, that close no circle with the wires and with those before them. */
 export function agreeing(wires: readonly Link[], after: readonly Link[]): Link[] {
   const next = group(wires, 0, 1);
   const reaches = (from: string, to: string): boolean => {

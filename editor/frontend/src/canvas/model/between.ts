@@ -31,7 +31,7 @@ export function between(catalogue: Catalogue, from: string, to: string, used: Re
   return distinct(pairs);
 }
 
-/** What the graph doesn't have yet: first what needs no weights, last what calls others. */
+/** The components that the graph doesn't have yet: first what needs no weights, last what calls others. */
 function rankOf({ weights, category }: Component): number {
   if (category === "Calls" || category === "Agent") return 3;
   return weights === null ? 1 : 2;

@@ -28,7 +28,7 @@ interface Kept {
   leaving: Map<string, { last: Entry[]; whole: boolean }>;
 }
 
-/** What a use or a fork does with states, given the ports that are connected in the Walk. */
+/** The effect of a use or a fork on states, given the ports that are connected in the Walk. */
 export function accessesOf(graph: GraphDocument, catalogue: Catalogue, facts: Facts, entry: Entry): Access[] {
   if (entry.kind === "fork") {
     const { fork, into } = entry.item as { fork: string; into: string };
@@ -155,7 +155,7 @@ function lists(steps: Steps | undefined): (readonly Step[])[] {
   return typeof steps === "object" && steps !== null ? Object.values(steps).filter(Array.isArray) : [];
 }
 
-/** What states hold after the steps; of several ways that exclude each other, what any of them leaves. */
+/** The contents of states after the steps; of several ways that exclude each other, what any of them leaves. */
 function through(steps: readonly Step[], held: Held, pass: (walk: string, held: Held) => Held): Held {
   return steps.reduce((now, step) => {
     if (typeof step !== "object" || step === null) return now;

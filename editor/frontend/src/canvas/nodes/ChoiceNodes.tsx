@@ -118,7 +118,7 @@ export function RemoveBranch({ box }: { box: ContainerData }) {
   );
 }
 
-/** What the latest runs did with a container, if it is a branch. */
+/** The latest runs' activity in a container, if it is a branch. */
 export function useTaken({ branch }: ContainerData): BranchState {
   const { own, others } = branch ?? NO_BRANCH;
   return useBranchState(own, others);

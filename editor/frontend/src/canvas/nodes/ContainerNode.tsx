@@ -153,7 +153,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
   );
 });
 
-/** What it does, in words that are edited where they stand. */
+/** Its effect, in words that are edited where they stand. */
 function Head({ box }: { box: ContainerData }) {
   switch (box.container) {
     case "loop":

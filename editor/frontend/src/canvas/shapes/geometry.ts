@@ -228,7 +228,7 @@ export interface Holder {
   id: string;
   depth: number;
   rect: Rect;
-  /** Of a choice: its branches, of which the nearest takes what is dropped between them. */
+  /** The branches of a choice, of which the nearest takes what is dropped between them. */
   branches?: readonly Holder[];
 }
 

@@ -87,7 +87,7 @@ export type ContainerData = {
   times: string;
   until: string;
   dropLast: boolean;
-  /** Of a map: the most items, and the most at once. */
+  /** The most items of a map, and the most at once. */
   bound: string;
   width: string;
   when: string;
@@ -210,7 +210,7 @@ export interface Wire {
   data: WireData;
 }
 
-/** What `target` reads of a state was left there by `source`; no wire says so. */
+/** The content that `target` reads of a state was left there by `source`; no wire says so. */
 export interface Dependency {
   id: string;
   source: string;

@@ -20,7 +20,7 @@ export interface Clip {
   items: Item[];
   /** Between the items. */
   edges: Link[];
-  /** Of ports of the items alone. */
+  /** Merges of ports of the items alone. */
   merges?: Record<string, string[]>;
   /** From elsewhere to the items. */
   incoming: Link[];
@@ -288,7 +288,7 @@ function freshMerges(clip: Clip, there: Iterable<string>): Map<string, string> {
   return names;
 }
 
-/** What the parts of a clip are called where they are pasted. */
+/** The names of the parts of a clip where they are pasted. */
 interface Fresh {
   nodes: ReadonlyMap<string, string>;
   states: ReadonlyMap<string, string>;

@@ -10,7 +10,7 @@ export interface ScopeName {
   /** As the expression writes it. */
   name: string;
   about: string;
-  /** What it is where a request gives nothing: a parameter's default, the first index of a loop. */
+  /** Its value where a request gives none: a parameter's default, the first index of a loop. */
   value?: Scalar;
 }
 

@@ -247,7 +247,7 @@ export function stepOf(walk: Walk, id: ItemId, direction: Direction): Place | nu
   }
 }
 
-/** What takes items at an entry: itself, or one of the branches of a choice. */
+/** The place that takes items at an entry: itself, or one of the branches of a choice. */
 function holderIn(entry: Entry, which: "first" | "last"): Entry | null {
   if (entry.kind === "choose") return entry.children.at(which === "first" ? 0 : -1) ?? null;
   return takesItems(entry.kind) ? entry : null;

@@ -11,7 +11,7 @@ import { grouped, together } from "./problems";
 import { repairsOf } from "./repairs";
 import { strings } from "../../strings";
 
-/** What mends it by itself. While the graph is checked anew, its problems may be others. */
+/** The edit that mends it. While the graph is checked anew, its problems may be others. */
 function Repairs({ problem, stale }: { problem: Problem; stale: boolean }) {
   const { attempt } = useApply();
   const graph = useEditorState((state) => state.documents.graph);

@@ -142,7 +142,7 @@ const AHEAD = 0.06;
 export class Player {
   /** One for the page: to open the device takes longer than a run needs to begin. */
   private context: AudioContext | null = null;
-  /** What is being played passes through it; null: stopped. */
+  /** The sound that is played passes through it; null: stopped. */
   private gain: GainNode | null = null;
   private upTo = 0;
 

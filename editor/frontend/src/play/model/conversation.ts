@@ -5,7 +5,7 @@ export const MESSAGES = "messages";
 export const ROLES: readonly Role[] = ["system", "user", "assistant", "tool"];
 const KINDS = ["text", "image", "audio", "video"];
 
-/** What a task takes in a conversation, as its schema says. */
+/** The inputs that a task takes in a conversation, as its schema says. */
 export interface Taken {
   roles: readonly Role[];
   /** Modalities of parts, in turns of any role. */

@@ -148,7 +148,7 @@ export interface Result {
   times: NodeTime[];
   /** Not of a run that goes on, nor of those that were kept by earlier versions. */
   usage?: Usage | null;
-  /** What it waits for a person with. */
+  /** The approval that it waits for. */
   approval?: ApprovalEvent | null;
   error: RunError | null;
   /** Faults of the request: pointer into its body -> sentence. */

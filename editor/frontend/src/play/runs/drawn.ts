@@ -129,7 +129,7 @@ function haveSameTasks(before: GraphDocument, now: GraphDocument): boolean {
 
 const all = new WeakMap<Editor, Drawn>();
 
-/** What runs the graph of an editor: the same each time. */
+/** The object that runs the graph of an editor: the same each time. */
 export function drawnOf(editor: Editor): Drawn {
   let drawn = all.get(editor);
   if (!drawn) all.set(editor, (drawn = new Drawn(editor, playOf(editor))));

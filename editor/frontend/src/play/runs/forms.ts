@@ -20,7 +20,7 @@ export class LastingForms {
     return deployment === this.editor.state.scratch?.id;
   }
 
-  /** What an earlier page gave for a task; on a scratch deployment, what was given on one before it that has ended, or
+  /** The values that an earlier page gave for a task; on a scratch deployment, what was given on one before it that has ended, or
    *  on the graph's own one. */
   private earlier({ deployment, name }: TaskShown, forms: Forms): Given | null {
     if (!this.isScratch(deployment)) return this.kept.form(`${deployment}/${name}`);

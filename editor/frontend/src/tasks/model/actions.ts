@@ -190,7 +190,7 @@ function taskEdits(editor: Editor, name: string) {
 
     setLoop: (pointer: Pointer, fields: Partial<LoopStep>) =>
       void apply(strings.tasks.changeALoop, (graph) => edits.setStep(graph, name, pointer, fields)),
-    /** What a result stands for in the first pass; undefined: nothing. */
+    /** The value that a result stands for in the first pass; undefined: nothing. */
     startLoop: (pointer: Pointer, result: string, value: Literal | undefined) => {
       const step = at(task(), pointer) as LoopStep | undefined;
       const { [result]: _, ...rest } = step?.start ?? {};

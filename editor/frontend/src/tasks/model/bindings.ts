@@ -40,7 +40,7 @@ const PARAM_FITS: Record<TaskParam["type"], readonly string[]> = {
   number: ["scalar"],
 };
 
-/** What steps for a turn can bind of it, and its type. */
+/** The value that steps for a turn can bind of it, and its type. */
 const TURN_VALUES: readonly [value: string, of: TaskParam["type"]][] = [
   ["@turn.role", "string"],
   ["@turn.index", "integer"],
@@ -80,7 +80,7 @@ export function options(
   return [...found, ...results(graph, catalogue, task, row, wanted)];
 }
 
-/** What an approval with a name gives to later steps: its name, and its type. */
+/** The value that an approval with a name gives to later steps: its name, and its type. */
 const ANSWER: readonly [name: string, type: string][] = [
   ["approved", "flag"],
   ["note", "text"],
@@ -93,7 +93,7 @@ interface Given {
   type: string | null;
 }
 
-/** What a step gives to later ones. */
+/** The values that a step gives to later ones. */
 function givenBy(graph: GraphDocument, catalogue: Catalogue, row: GivingRow): Given[] {
   const name = nameOf(row);
   if (row.kind === "approve") return ANSWER.map(([key, type]) => ({ value: `${name}.${key}`, type }));
@@ -125,7 +125,7 @@ function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: Wa
   });
 }
 
-/** What a choice could go by: parameters, and results of earlier steps, that are a flag, a whole number or a text. */
+/** The values that a choice could go by: parameters, results of earlier steps; a flag, whole number or text. */
 export function choiceValues(graph: GraphDocument, catalogue: Catalogue, task: Task, row: ChooseRow): Option[] {
   const params = Object.entries(task.params ?? {}).flatMap(([name, { type }]): Option[] =>
     type === "number" ? [] : [{ value: `@task.${name}`, of: type, group: "The request", refused: null }],
@@ -149,13 +149,13 @@ export function showable(
   return { earlier: of("Earlier steps"), before: of("The pass before") };
 }
 
-/** What an approval shows, of a draft too that isn't well-formed. */
+/** The values that an approval shows, of a draft too that isn't well-formed. */
 export function shownBy(row: ApproveRow): string[] {
   const { approve } = row.step;
   return Array.isArray(approve) ? approve.map(String) : [];
 }
 
-/** What a new approval at a slot shows first: a result of the last step before it that runs in any case, else of one that may. */
+/** The value that a new approval shows first: a result of the last step before it that always runs, else of one that may. */
 export function firstShown(graph: GraphDocument, catalogue: Catalogue, task: Task, slot: Slot): string[] {
   const inList = rowsOf(task).filter((row) => row.list === slot.list && row.kind !== "part" && row.kind !== "branch");
   const next =
@@ -174,7 +174,7 @@ export function firstShown(graph: GraphDocument, catalogue: Catalogue, task: Tas
   return last ? [givenBy(graph, catalogue, last)[0]!.value] : [];
 }
 
-/** What could end a loop: flags that its steps give. */
+/** The flags that could end a loop: those that its steps give. */
 export function endings(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): string[] {
   const found = inLoop(graph, catalogue, task, row).filter(
     ({ type }) => type === null || modalityOf(type) === "flag",
@@ -182,7 +182,7 @@ export function endings(graph: GraphDocument, catalogue: Catalogue, task: Task, 
   return [...new Set(found.map(({ value }) => value))];
 }
 
-/** What a loop could start with: results that a step takes from the pass before, or that a person is shown of it. */
+/** The values that a loop could start with: results that a step takes from the pass before, or that are shown of it. */
 export function startable(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): string[] {
   const inside = rowsInLoop(rowsOf(task), row);
   const taken = new Set(inside.flatMap((each) => takenBy(graph, catalogue, task, each)));

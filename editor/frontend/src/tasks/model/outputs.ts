@@ -49,7 +49,7 @@ export interface Final extends Sent {
 }
 
 /**
- * What the Walk of this step sends to the client. Those that the task leaves out are shown too: a row of the table has
+ * The values that the Walk of this step sends to the client. Those that the task leaves out are shown too: a row of the table has
  * the same height whatever is ticked below it.
  */
 export function finals(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow): Final[] {

@@ -18,7 +18,7 @@ export function overTurns(step: ForStep): boolean {
   return (step as { for: unknown }).for === "turns";
 }
 
-/** What a `for` can have steps for: modalities of parts, or roles of turns. */
+/** The kinds that a `for` can have steps for: modalities of parts, or roles of turns. */
 export function kindsOf(step: ForStep): readonly Branch[] {
   return overTurns(step) ? ROLES : PARTS;
 }

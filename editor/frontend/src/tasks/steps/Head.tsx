@@ -19,13 +19,13 @@ interface LineProps<R extends Row> {
   problems: readonly Problem[];
 }
 
-/** Of a block that can be moved. */
+/** Props of a block that can be moved. */
 export interface BlockProps<R extends Row> extends LineProps<R> {
   handle: RowHandle;
   edits: Edits;
 }
 
-/** Of a block that names values of the task. */
+/** Props of a block that names values of the task. */
 export interface ValuesProps<R extends Row> extends BlockProps<R> {
   graph: GraphDocument;
   task: Task;
@@ -70,7 +70,7 @@ interface PartHeadProps extends LineProps<Row> {
   children: ReactNode;
 }
 
-/** Of the steps for one kind of part, or of one case. */
+/** The head of the steps for one kind of part, or of one case. */
 export function PartHead({ row, columns, drop, problems, className, remove, children }: PartHeadProps) {
   return (
     <tr data-pointer={row.pointer} className={`${className} ${drop}`}>

@@ -45,7 +45,7 @@ export function LoopLine(props: ValuesProps<LoopRow>) {
   );
 }
 
-/** What results of the loop stand for before their steps have run. */
+/** The values that results of the loop stand for before their steps have run. */
 function Starts({ graph, task, row, edits, problems }: ValuesProps<LoopRow>) {
   const catalogue = useEditorState((state) => state.catalogue);
   const entries = Object.entries(row.step.start ?? {});

@@ -94,7 +94,7 @@ function dropped(graph: GraphDocument, walk: string, name: string): GraphDocumen
   );
 }
 
-/** What a reference stands for: of a merge its sources. */
+/** The outputs that a reference stands for: of a merge its sources. */
 export function sourcesOf(facts: Facts, reference: string): readonly string[] {
   const name = mergeOf(reference);
   return name === null ? [reference] : (facts.merges.get(name)?.sources ?? []);

@@ -94,7 +94,7 @@ export function renamedIn(item: Item, from: string, to: string): Item {
 /** Expressions of loops and maps. */
 const COUNTS = ["times", "bound", "width"];
 
-/** What ends a loop, what a choice goes by, or the list of a map. */
+/** Change what ends a loop, what a choice goes by, or the list of a map. */
 export function mapValues(item: Item, change: Change): Item {
   const kind = kindOf(item);
   const key = kind === "loop" ? "until" : hasHead(kind) ? kind : null;

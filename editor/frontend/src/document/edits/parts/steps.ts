@@ -18,7 +18,7 @@ export function branchOf(step: ForStep, kind: Branch): Step[] | undefined {
 interface Change {
   step: (step: WalkStep) => WalkStep;
   /**
-   * What a choice goes by, what ends a loop and what it starts with, and what a person is shown, written as bindings;
+   * The values that a choice goes by, what ends a loop and what it starts with, and what a person is shown, written as bindings;
    * empty: nothing any more.
    */
   value?: (binding: string) => string;

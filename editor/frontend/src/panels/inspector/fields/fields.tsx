@@ -128,7 +128,7 @@ export function TextField(props: TextProps) {
   );
 }
 
-/** What the expression gives where a request leaves the parameters at their defaults, in the first iteration. */
+/** The value of the expression where a request leaves the parameters at their defaults, in the first iteration. */
 function Value({ text, scope }: { text: string; scope: readonly ScopeName[] }) {
   const value = text.trim() === "" ? null : valueOf(text, scope);
   if (value === null || String(value) === text.trim()) return null;

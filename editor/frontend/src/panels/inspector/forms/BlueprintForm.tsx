@@ -16,7 +16,7 @@ import { strings } from "../../../strings";
 const words = strings.inspector;
 const TYPES = ["integer", "number", "boolean", "string"] as const;
 
-/** What a parameter begins as, of each type. */
+/** The first value of a parameter of each type. */
 const FIRST: Readonly<Record<TaskParam["type"], Literal>> = { integer: 1, number: 1, boolean: false, string: "" };
 
 export function BlueprintForm({ inside }: { inside: InsideEditor }) {

@@ -231,7 +231,7 @@ export function MergeForm({ walk, name }: { walk: string; name: string }) {
   );
 }
 
-/** What a choice or a map could take at its head: outputs, inputs and merges before it that have one of its types. */
+/** The values that a choice or a map could take at its head: outputs, inputs and merges before it of its types. */
 export function valuesOf(graph: GraphDocument, catalogue: Catalogue, walk: string, head: Entry): string[] {
   const judge = new Judge(graph, walk, catalogue);
   return sourcesIn(graph, catalogue, walk).filter(

@@ -160,7 +160,7 @@ export const COLLECTS = [
   { value: "list", label: strings.inspector.allValuesAsAList },
 ];
 
-/** What an option of `COLLECTS` writes; false for any other. */
+/** The value that an option of `COLLECTS` writes; false for any other. */
 export function collectOf(option: string): Collect {
   return option === "stack" ? true : option === "join" || option === "list" ? option : false;
 }
