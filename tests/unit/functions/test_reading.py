@@ -176,7 +176,7 @@ def mix(a: str, b: str | None = None, *, share: float = 0.5, seed: Seed) -> Name
         ("b", "The second: maybe.", True),
     ]
     assert made.params["share"].description == "How much of `a`."
-    assert made.outputs[0].description == "What it says."
+    assert made.outputs[0].description == "Its message."
     assert (made.network, made.host, found.signature.seed) == ("walkgraph_a:mix", True, "seed")
 
 
