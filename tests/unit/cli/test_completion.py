@@ -226,6 +226,13 @@ def test_the_help_lists_every_verb_in_a_section(walkgraph: Call, capsys: pytest.
         assert f"\n  {verb} " in told, verb
 
 
+def test_examples_in_the_help_keep_their_lines() -> None:
+    found: Any = typer.main.get_command(build())
+    for name, verb in found.commands.items():
+        for each in (verb, *getattr(verb, "commands", {}).values()):
+            assert "\\" not in each.help, f"{name}: a mark of click is written out"
+
+
 def test_what_the_service_has_is_listed(
     service: FakeService, walkgraph: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,7 @@ def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its nam
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    r"""Send a task's requests again and again, and report latency and throughput. Inputs and parameters are options, as
+    """Send a task's requests again and again, and report latency and throughput. Inputs and parameters are options, as
     for `run`.
 
     \b

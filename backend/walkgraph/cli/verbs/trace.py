@@ -62,7 +62,7 @@ def command(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    r"""Show what a run did: its phases, its nodes, the work of each rank over time, and why it took so long.
+    """Show what a run did: its phases, its nodes, the work of each rank over time, and why it took so long.
 
     \b
     walkgraph trace last            the newest run
