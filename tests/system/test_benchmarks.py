@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARING = ("rest", "language", "speech", "telemetry")
+SHARING = ("rest", "values", "language", "speech", "telemetry")
 """These are run in one service, in which nothing is deployed before and after each; the others start their own."""
 
 
@@ -44,6 +44,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     [
         ("memory", ["cancels", "overload", "service MiB", "slope", "conductor"]),
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
+        ("values", ["alone", "ratio", "WebSocket frames", "service ms/MiB", "p99 / p50", "rise MiB", "holds MiB"]),
         ("language", ["ready", "first token median ms", "token median ms", "tokens/s"]),
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
         ("omni", ["ready", "first text ms", "first audio ms", "RTF", "audio s/s", "floor", "talker", "code2wav"]),
