@@ -5,6 +5,8 @@ from collections.abc import Callable
 UNKNOWN = "application/octet-stream"
 ZIP = "application/zip"
 
+_HEAD_BYTES = 16
+"""The most bytes that tell a format."""
 _FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
     ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
@@ -25,8 +27,9 @@ SUFFIXES = {
 }  # fmt: skip
 
 
-def mime_of(data: bytes) -> str:
-    return next((mime for mime, fits in _FORMATS if fits(data)), UNKNOWN)
+def mime_of(data: bytes | memoryview) -> str:
+    head = bytes(data[:_HEAD_BYTES])
+    return next((mime for mime, fits in _FORMATS if fits(head)), UNKNOWN)
 
 
 def suffix_of(mime: str) -> str:

@@ -18,11 +18,12 @@ from typing import Protocol
 
 import zmq
 
-from walkgraph.errors import Overloaded
+from walkgraph.errors import Overloaded, WalkgraphError
 from walkgraph.settings import worker_environment
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.looped import Looped
+from walkgraph.wire.processes.posting import PostOffice
 from walkgraph.wire.spec import LOG, SERVICE_SOCKET, DeploymentSpec, Limits, write_spec
 
 __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
@@ -86,7 +87,7 @@ class DeploymentProcess:
         _check_files()
         forks = await fork_server.running()
         write_spec(directory, spec)
-        bind = sockets.address(directory, SERVICE_SOCKET)
+        sockets.socket_path(directory, SERVICE_SOCKET)
         with (directory / LOG).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -98,8 +99,8 @@ class DeploymentProcess:
                 stderr=log,
             )
         try:
-            return cls(process, bind, on_message, on_exit)
-        except zmq.ZMQError as error:
+            return cls(process, directory, on_message, on_exit)
+        except (zmq.ZMQError, OSError) as error:
             process.kill()
             await process.wait()
             raise OSError(error.errno, "no socket for the deployment's process") from error
@@ -107,7 +108,7 @@ class DeploymentProcess:
     def __init__(
         self,
         process: Process,
-        bind: str,
+        directory: Path,
         on_message: Callable[[m.FromConductor], None],
         on_exit: Callable[[int], None],
     ) -> None:
@@ -116,11 +117,14 @@ class DeploymentProcess:
         self.rejected = 0
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
+        self._post = PostOffice(directory)
         self._context: sockets.Context = zmq.Context()
         try:
-            self._looped = Looped(sockets.pair_for(self._context, bind), self._take)
+            address = sockets.address(directory, SERVICE_SOCKET)
+            self._looped = Looped(sockets.pair_for(self._context, address), self._take)
         except zmq.ZMQError:
             self._context.destroy(linger=0)
+            self._post.close()
             raise
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
@@ -174,6 +178,7 @@ class DeploymentProcess:
                 await asyncio.wait_for(self._stopped.wait(), _LAST_MESSAGE_SECONDS)
         # Closing reads the messages that are still in the socket.
         self._looped.close()
+        self._post.close()
         sockets.end(self._context)
         self._on_exit(code)
 
@@ -198,7 +203,23 @@ class DeploymentProcess:
                 if message.state == "stopped":
                     self._stopped.set()
             try:
-                self._on_message(message)
+                self._on_message(self._fetched(message))
             except Exception:  # noqa: BLE001 (it is logged, and ends nobody else's run)
                 # The other messages of the frame belong to other runs.
                 _log.exception("a message of the deployment could not be handled")
+
+    def _fetched(self, message: m.FromConductor) -> m.FromConductor:
+        """The message with the bytes of its posted values. A run ends where they are lost."""
+        match message:
+            case m.Output():
+                try:
+                    return self._post.fetch(message)
+                except WalkgraphError as error:
+                    with contextlib.suppress(Overloaded):
+                        self.send(m.Abort(run=message.run))
+                    return m.Finished(run=message.run, error=error.info())
+            case m.Finished() | m.Waits():
+                self._post.forget(message.run)
+            case _:
+                pass
+        return message

@@ -11,7 +11,8 @@
     worker -> worker        Deliver, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem, StreamDone, Credit,
                             Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
-Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
+Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels. A large output
+is posted to the service, and `Posted` travels.
 """
 
 from typing import Literal
@@ -36,6 +37,7 @@ from walkgraph.wire.values import (
     Many,
     Named,
     Part,
+    Posted,
     Small,
     TensorHeader,
     Ticket,
@@ -57,6 +59,7 @@ __all__ = [
     "Named",
     "NodeTime",
     "Played",
+    "Posted",
     "RankStatus",
     "ShownValue",
     "Small",

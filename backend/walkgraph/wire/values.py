@@ -28,6 +28,7 @@ class TensorHeader(Message, frozen=True):
 
 class InlineTensor(TensorHeader, frozen=True, tag="tensor"):
     data: bytes
+    """In the service, of a posted tensor: a read-only view of bytes."""
 
 
 class Ticket(TensorHeader, frozen=True, tag="ticket"):
@@ -39,6 +40,17 @@ class Ticket(TensorHeader, frozen=True, tag="ticket"):
     """Name of the sender's transport."""
     offset: int
     nbytes: int
+
+
+class Posted(Message, frozen=True, tag="posted"):
+    """A large value of an output on its way to the service, which gets its bytes in a file of memory."""
+
+    sender: str
+    number: int
+    """Counts what the sender has posted."""
+    nbytes: int
+    header: TensorHeader | None = None
+    """None for encoded media."""
 
 
 class Many(Message, frozen=True, tag="many"):
@@ -78,4 +90,4 @@ class Conversation(Message, frozen=True, tag="conversation"):
     call: str | None = None
 
 
-Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation
+Value = Absent | Small | Blob | InlineTensor | Ticket | Posted | Many | Named | Conversation

@@ -8,6 +8,7 @@ import resource
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zmq
 
@@ -16,6 +17,7 @@ from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, open_f
 from walkgraph.ids import RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import PostSender
 
 SPEC = DeploymentSpec(name="s", graph={}, plan=nested.plan())
 
@@ -54,7 +56,7 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
     lasting: Any = Lasting()
     exited = asyncio.Event()
     bind = sockets.address(tmp_path, "service")
-    process = DeploymentProcess(lasting, bind, take, lambda code: exited.set())
+    process = DeploymentProcess(lasting, tmp_path, take, lambda code: exited.set())
     context: sockets.Context = zmq.Context()
     conductor = sockets.pair(context, bind)
     count, frame = codec.together([codec.encode(message) for message in finished])
@@ -69,11 +71,48 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
 
 
 @pytest.mark.asyncio
+async def test_outputs_come_with_their_posted_values_and_a_run_ends_where_one_is_lost(tmp_path: Path) -> None:
+    heard: list[m.FromConductor] = []
+    all_heard = asyncio.Event()
+
+    def take(message: m.FromConductor) -> None:
+        heard.append(message)
+        if len(heard) == 3:
+            all_heard.set()
+
+    lasting: Any = Lasting()
+    exited = asyncio.Event()
+    DeploymentProcess(lasting, tmp_path, take, lambda code: exited.set())
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.pair(context, sockets.address(tmp_path, "service"))
+    sender = PostSender(tmp_path, "0.1")
+    data = bytes(range(256)) * 1024
+    found, dropped = (sender.post(RunId("a"), data) for _ in range(2))
+    assert found is not None
+    assert dropped is not None
+    lost = m.Posted(sender="0.1", number=9, nbytes=1)
+    outputs = [m.Output(run=RunId(run), name="o", index=0, value=value) for run, value in (("a", found), ("b", lost))]
+    for message in (*outputs, m.Finished(run=RunId("a"))):
+        conductor.send(codec.encode(message))
+    await asyncio.wait_for(all_heard.wait(), 60)
+    assert heard[0] == msgspec.structs.replace(outputs[0], value=m.Blob(data=data))
+    assert isinstance(heard[1], m.Finished)
+    assert heard[1].error is not None
+    assert (heard[1].error.code, heard[1].error.retryable) == ("worker_lost", True)
+    conductor.setsockopt(zmq.RCVTIMEO, 5000)
+    assert await asyncio.to_thread(conductor.recv) == codec.encode(m.Abort(run=RunId("b")))
+    lasting.over.set()
+    await asyncio.wait_for(exited.wait(), 60)
+    sender.close()
+    context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
 async def test_a_process_that_has_sent_nothing_is_killed_without_waiting(tmp_path: Path) -> None:
     lasting: Any = Lasting()
     exited = asyncio.Event()
     bind = sockets.address(tmp_path, "service")
-    process = DeploymentProcess(lasting, bind, lambda message: None, lambda code: exited.set())
+    process = DeploymentProcess(lasting, tmp_path, lambda message: None, lambda code: exited.set())
     context: sockets.Context = zmq.Context()
     conductor = sockets.pair(context, bind)
     await asyncio.wait_for(process.stop(3600), 60)
@@ -98,7 +137,7 @@ async def test_the_last_message_of_a_process_that_stopped_is_waited_for(tmp_path
         exited.set()
 
     bind = sockets.address(tmp_path, "service")
-    DeploymentProcess(lasting, bind, take, leave)
+    DeploymentProcess(lasting, tmp_path, take, leave)
     context: sockets.Context = zmq.Context()
     conductor = sockets.pair(context, bind)
     conductor.send(codec.encode(m.Status(state="draining", ranks=())))

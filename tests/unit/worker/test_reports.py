@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import zmq
 
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import POST_BYTES, PostOffice, PostSender
 from walkgraph.worker.io.reports import Reports
 
 Pair = tuple[Reports, sockets.Socket]
@@ -60,6 +62,37 @@ def test_what_can_not_travel_is_told_and_the_rest_goes(pair: Pair, monkeypatch: 
     assert [message.iteration for message, _ in told.failed] == [(0,), (1,)]
     flushed(told)
     assert [one.iteration for one in codec.from_worker.decode_all(conductor.recv())] == [(2,)]
+
+
+def test_large_outputs_are_posted_and_all_else_goes_inside_its_message(tmp_path: Path) -> None:
+    context: sockets.Context = zmq.Context()
+    address = sockets.address(tmp_path, "reports")
+    conductor = sockets.pair_for(context, address)
+    conductor.setsockopt(zmq.RCVTIMEO, 5000)
+    office, told = PostOffice(tmp_path), Reports(sockets.pair(context, address), PostSender(tmp_path, "0.1"))
+    naive = Reports(told.socket)
+    tensor = torch.arange(2 * POST_BYTES).to(torch.bfloat16).view(2, -1)[:, ::2]
+    given = [tensor, b"x" * POST_BYTES, [tensor, 1], torch.zeros(3), b"x", torch.zeros(0), "x" * POST_BYTES]
+    heard: list[list[Any]] = []
+    for one in (told, naive):
+        for value in given:
+            one.send(emit(0), value)
+        flushed(one)
+        found: list[Any] = []
+        while len(found) < len(given):
+            found += codec.from_worker.decode_all(conductor.recv())
+        heard.append(found)
+    posted = [isinstance(message.value, m.Posted) for message in heard[0]]
+    assert posted == [True, True, False, False, False, False, False]
+    fetched = [office.fetch(m.Output(run=RunId("r"), name="o", index=0, value=one.value)).value for one in heard[0]]
+    assert fetched == [message.value for message in heard[1]]
+    told.send(m.LegResult(rank=Rank(0), run=RunId("r"), name="n", value=m.Absent()), tensor)
+    told.flush()
+    kept: Any = codec.from_worker.decode(conductor.recv())
+    assert isinstance(kept.value, m.InlineTensor), "the conductor keeps it"
+    told.close()
+    office.close()
+    context.destroy(linger=0)
 
 
 def test_nothing_is_lost_while_the_other_end_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

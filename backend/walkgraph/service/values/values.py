@@ -139,6 +139,8 @@ def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> d
             return {"type": "absent"}
         case m.Ticket():
             return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+        case m.Posted():
+            raise TypeError("a posted value is fetched before its output is told")
 
 
 def _written_turn(turn: m.Turn, frames: list[bytes] | None) -> dict[str, Any]:

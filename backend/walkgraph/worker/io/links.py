@@ -24,6 +24,7 @@ from walkgraph.telemetry.places import Places
 from walkgraph.transports.base import BadTicket
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import PostSender
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.intake import Intake
@@ -53,10 +54,10 @@ class Links:
         context: sockets.Context,
         transport: CarrierLike,
         places: Places | None = None,
-        poller: zmq.Poller | None = None,
+        sender: PostSender | None = None,
     ) -> None:
-        """`places`: names of the plan's edges. `poller`: an empty poller, to wait on these sockets."""
-        self.conductor = Reports(conductor)
+        """`places`: names of the plan's edges. `sender`: posts large outputs."""
+        self.conductor = Reports(conductor, sender)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
         self.peers = Peers(rank)
@@ -71,7 +72,7 @@ class Links:
         """Peers that could not be connected to."""
         self._left: list[Any] = []
         """Notes of messages that were sent."""
-        self.poller = zmq.Poller() if poller is None else poller
+        self.poller = zmq.Poller()
         for socket in (conductor, inbox):
             self.poller.register(socket, zmq.POLLIN)
 
@@ -215,6 +216,7 @@ class Links:
     def close(self) -> None:
         for rank in list(self.peers.known):
             self._part(rank)
+        self.conductor.close()
         self._transport.close()
 
     def _hold(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:

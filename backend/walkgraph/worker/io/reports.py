@@ -12,13 +12,15 @@ import zmq
 from walkgraph.errors import WalkgraphError
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import PostSender
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import values
 
 
 class Reports:
-    def __init__(self, socket: sockets.Socket) -> None:
-        self.socket = socket
+    def __init__(self, socket: sockets.Socket, sender: PostSender | None = None) -> None:
+        """`sender`: posts large outputs; without it they go inside their messages."""
+        self.socket, self._sender = socket, sender
         self.blocked = False
         """True if the socket takes no more for now."""
         self.failed: list[tuple[m.FromWorker, WalkgraphError]] = []
@@ -26,11 +28,12 @@ class Reports:
         self._waiting: deque[bytes] = deque()
 
     def send(self, message: m.FromWorker, value: Any = ABSENT) -> None:
-        """Queue a message for the next `flush`. Its value goes inside it, because the service takes part in no
-        transport."""
+        """Queue a message for the next `flush`. Its value goes inside it, because conductor and service take part in no
+        transport; large outputs are posted."""
         try:
-            whole = message if value is ABSENT else msgspec.structs.replace(message, value=values.pack(value))
-            self._waiting.append(encoded(whole))
+            if value is not ABSENT:
+                message = msgspec.structs.replace(message, value=values.pack(value, post=self._post_of(message)))
+            self._waiting.append(encoded(message))
         except WalkgraphError as error:
             self.failed.append((message, error))
 
@@ -45,6 +48,17 @@ class Reports:
                 return
             for _ in range(count):
                 self._waiting.popleft()
+
+    def close(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+
+    def _post_of(self, message: m.FromWorker) -> values.Post | None:
+        """Where the bytes of a message's value go: those of outputs to the service."""
+        sender = self._sender
+        if sender is None or not isinstance(message, m.Emit):
+            return None
+        return lambda data, header: sender.post(message.run, data, header)
 
 
 def encoded(message: m.Message) -> bytes:

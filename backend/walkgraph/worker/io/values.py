@@ -1,8 +1,8 @@
 """Converts between a worker's values and values on the wire: texts, numbers and small tensors go inside the message,
-the rest as tickets."""
+the rest as tickets, or posted to the service."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from walkgraph.graph.conversation import Conversation, ToolCall, Turn, TurnPart
 from walkgraph.memory.tensors import tensor_of
 from walkgraph.transports.base import dtype_name
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import POST_BYTES
 from walkgraph.wire.tensors import check_header
 from walkgraph.worker.events import ABSENT
 
@@ -20,6 +21,10 @@ INLINE_BYTES = 4096
 """Tensors up to this size are cheaper inside the message than with a ticket and its `Freed`."""
 MAX_DEPTH = 8
 """The deepest nesting of lists and mappings."""
+
+
+Post = Callable[[memoryview, m.TensorHeader | None], m.Posted | None]
+"""Takes the bytes of encoded media, or of the tensor with this header; None: they go inside the message."""
 
 
 class TransportFull(Exception):
@@ -30,14 +35,15 @@ def pack(
     value: Any,
     put: Callable[[Tensor], m.Ticket | None] | None = None,
     take_back: Callable[[m.Ticket], None] = lambda ticket: None,
+    post: Post | None = None,
 ) -> m.Value:
-    """Pack a value. `put` takes larger tensors to a transport; None: all go inside the message. Raises TransportFull,
-    and InvalidInput for a value that can't be sent."""
-    tickets: list[m.Ticket] = []
+    """Pack a value. `put` takes larger tensors to a transport, `post` takes large bytes to the service; None: all go
+    inside the message. Raises TransportFull, and InvalidInput for a value that can't be sent."""
+    outlets = _Outlets(put, post, [])
     try:
-        return _pack(value, put, tickets, 0)
+        return _pack(value, outlets, 0)
     except Exception:
-        for ticket in tickets:
+        for ticket in outlets.tickets:
             take_back(ticket)
         raise
 
@@ -70,6 +76,8 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
             if get is None:
                 raise InvalidInput("a tensor's ticket is not accepted here; send its bytes")
             return get(value)
+        case m.Posted():
+            raise InvalidInput("a posted value is not accepted here; send its bytes")
         case m.Many():
             return [unpack(item, get) for item in value.items]
         case m.Named():
@@ -99,50 +107,63 @@ def tickets_in(value: m.Value) -> list[m.Ticket]:
             return []
 
 
-def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket], depth: int) -> m.Value:
+class _Outlets(NamedTuple):
+    """What takes bytes of a value that don't go inside its message."""
+
+    put: Callable[[Tensor], m.Ticket | None] | None
+    post: Post | None
+    tickets: list[m.Ticket]
+    """What was put."""
+
+
+def _pack(value: Any, outlets: _Outlets, depth: int) -> m.Value:
     if value is ABSENT or value is None:
         return m.Absent()
     if isinstance(value, bool | int | float | str):
         return m.Small(value=value)
     if isinstance(value, bytes):
-        return m.Blob(data=value)
+        return _posted(memoryview(value), None, outlets) or m.Blob(data=value)
     if isinstance(value, Tensor):
-        return _tensor(value.detach(), put, tickets)
+        return _tensor(value.detach(), outlets)
     if depth == MAX_DEPTH:
         raise InvalidInput(f"a value nests lists more than {MAX_DEPTH} deep; flatten it")
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()
-        return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
+        return m.Named(items={str(name): _pack(item, outlets, depth + 1) for name, item in items})
     if isinstance(value, Conversation):
-        turns = tuple(_packed_turn(turn, put, tickets, depth) for turn in value.turns)
+        turns = tuple(_packed_turn(turn, outlets, depth) for turn in value.turns)
         return m.Conversation(turns=turns, tools=value.tools, call=value.call)
     if isinstance(value, Sequence):
-        return m.Many(items=tuple(_pack(item, put, tickets, depth + 1) for item in cast(Sequence[Any], value)))
+        return m.Many(items=tuple(_pack(item, outlets, depth + 1) for item in cast(Sequence[Any], value)))
     raise InvalidInput(
         f"a value of type `{type(value).__name__}` can't leave its rank; make it a tensor, text or number"
     )
 
 
-def _packed_turn(
-    turn: Turn, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket], depth: int
-) -> m.Turn:
-    parts = tuple(m.Part(modality=p.modality, value=_pack(p.value, put, tickets, depth + 1)) for p in turn.parts)
+def _packed_turn(turn: Turn, outlets: _Outlets, depth: int) -> m.Turn:
+    parts = tuple(m.Part(modality=p.modality, value=_pack(p.value, outlets, depth + 1)) for p in turn.parts)
     calls = tuple(m.ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in turn.tool_calls)
     return m.Turn(role=turn.role, parts=parts, tool_calls=calls, tool_call_id=turn.tool_call_id)
 
 
-def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:
+def _tensor(value: Tensor, outlets: _Outlets) -> m.Value:
     name = dtype_name(value.dtype)
     # Bytes on a device can't be put into a message without waiting for the device.
-    if put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
-        ticket = put(value)
+    if outlets.put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
+        ticket = outlets.put(value)
         if ticket is None:
             raise TransportFull
-        tickets.append(ticket)
+        outlets.tickets.append(ticket)
         return ticket
+    header = m.TensorHeader(dtype=name, shape=tuple(value.shape))
     flat = value.cpu().contiguous().view(-1)
-    data = flat.view(torch.uint8).numpy().tobytes() if value.numel() else b""
-    return m.InlineTensor(dtype=name, shape=tuple(value.shape), data=data)
+    data = flat.view(torch.uint8).numpy().data if value.numel() else memoryview(b"")
+    posted = _posted(data, header, outlets)
+    return posted or m.InlineTensor(dtype=header.dtype, shape=header.shape, data=data.tobytes())
+
+
+def _posted(data: memoryview, header: m.TensorHeader | None, outlets: _Outlets) -> m.Posted | None:
+    return outlets.post(data, header) if outlets.post is not None and len(data) >= POST_BYTES else None
 
 
 def _inline(value: m.InlineTensor) -> Tensor:

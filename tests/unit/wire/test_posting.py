@@ -1,0 +1,133 @@
+"""Posted values: the service gets the bytes that the worker sent, and neither keeps anything of them afterwards."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from walkgraph.conductor.client import open_files
+from walkgraph.ids import RunId
+from walkgraph.wire import messages as m
+from walkgraph.wire.processes import posting
+from walkgraph.wire.processes.posting import MAP_BYTES, POST_BYTES, Lost, PostOffice, PostSender
+
+RUN = RunId("r")
+HEADER = m.TensorHeader(dtype="uint8", shape=(POST_BYTES,))
+
+
+class Way(NamedTuple):
+    sender: PostSender
+    office: PostOffice
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Iterator[Way]:
+    office = PostOffice(tmp_path)
+    sender = PostSender(tmp_path, "0.1")
+    yield Way(sender, office)
+    sender.close()
+    office.close()
+
+
+def output(value: m.Value) -> m.Output:
+    return m.Output(run=RUN, name="o", index=0, value=value)
+
+
+def posted(way: Way, data: bytes, header: m.TensorHeader | None = None) -> m.Posted:
+    found = way.sender.post(RUN, memoryview(data), header)
+    assert found is not None
+    return found
+
+
+def maps() -> int:
+    return Path("/proc/self/maps").read_text().count("walkgraph-post")
+
+
+@pytest.mark.parametrize("nbytes", [POST_BYTES, MAP_BYTES - 1, MAP_BYTES, MAP_BYTES + 1])
+def test_a_tensor_arrives_as_it_was(way: Way, nbytes: int) -> None:
+    data = os.urandom(nbytes)
+    value: Any = way.office.fetch(output(posted(way, data, m.TensorHeader(dtype="uint8", shape=(nbytes,))))).value
+    naive = m.InlineTensor(dtype="uint8", shape=(nbytes,), data=data)
+    assert value == naive
+    assert msgspec.msgpack.encode(value) == msgspec.msgpack.encode(naive)
+    with pytest.raises(TypeError):
+        value.data[0] = 1
+
+
+def test_media_arrive_as_bytes_also_within_other_values(way: Way) -> None:
+    blobs = [os.urandom(POST_BYTES) for _ in range(3)]
+    many = m.Many(items=(posted(way, blobs[0]), m.Named(items={"a": posted(way, blobs[1])}), m.Small(value=1)))
+    part = m.Part(modality="image", value=posted(way, blobs[2]))
+    said = m.Conversation(turns=(m.Turn(role="assistant", parts=(part,)),))
+    first, second = (way.office.fetch(output(value)).value for value in (many, said))
+    a, b, c = (m.Blob(data=blob) for blob in blobs)
+    assert first == m.Many(items=(a, m.Named(items={"a": b}), m.Small(value=1)))
+    assert second == m.Conversation(turns=(m.Turn(role="assistant", parts=(m.Part(modality="image", value=c),)),))
+
+
+def test_a_value_outlives_its_worker_and_is_gone_with_its_last_view(way: Way) -> None:
+    before = maps()
+    told = posted(way, bytes(MAP_BYTES), m.TensorHeader(dtype="uint8", shape=(MAP_BYTES,)))
+    way.sender.close()
+    value: Any = way.office.fetch(output(told)).value
+    part = value.data[:16]
+    assert maps() == before + 1
+    del value
+    assert maps() == before + 1, "a part of it is still in use"
+    assert bytes(part) == bytes(16)
+    del part
+    assert maps() == before
+
+
+def test_the_files_of_dropped_outputs_are_given_up_with_their_run(way: Way) -> None:
+    way.office.forget(RUN)
+    posted(way, bytes(POST_BYTES))
+    way.office.forget(RUN)
+    files = open_files()
+    kept = way.sender.post(RunId("other"), bytes(POST_BYTES))
+    for _ in range(3):
+        posted(way, bytes(POST_BYTES))
+    way.office.forget(RUN)
+    assert open_files() == files + 1, "that of the other run"
+    assert kept is not None
+    way.office.fetch(output(kept))
+    assert open_files() == files
+
+
+def test_a_value_that_can_not_be_posted_travels_in_its_message(tmp_path: Path) -> None:
+    assert PostSender(tmp_path, "0.1").post(RUN, bytes(POST_BYTES)) is None, "nobody is there"
+    office, sender = PostOffice(tmp_path), PostSender(tmp_path, "0.1")
+    taken = 0
+    while sender.post(RUN, b"x") is not None:
+        taken += 1
+        assert taken < 100_000
+    assert taken, "until the socket is full"
+    office.forget(RUN)
+    assert sender.post(RUN, b"x") is not None
+    sender.close()
+    office.close()
+
+
+def test_a_value_is_lost_if_its_file_does_not_come_or_is_another(way: Way, tmp_path: Path) -> None:
+    with pytest.raises(Lost):
+        way.office.fetch(output(m.Posted(sender="0.1", number=7, nbytes=8)))
+    told = posted(way, bytes(POST_BYTES), HEADER)
+    with pytest.raises(Lost):
+        way.office.fetch(output(msgspec.structs.replace(told, nbytes=POST_BYTES + 1)))
+    with pytest.raises(Lost):
+        way.office.fetch(output(told)), "each is fetched once"
+    unsealed = os.memfd_create("unsealed", os.MFD_CLOEXEC)
+    os.write(unsealed, bytes(POST_BYTES))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as raw:
+        raw.connect(str(tmp_path / posting.NAME))
+        letter = {"run": RUN, "sender": "evil", "number": 1}
+        socket.send_fds(raw, [msgspec.msgpack.encode(letter)], [unsealed])
+        os.close(unsealed)
+        with pytest.raises(Lost):
+            way.office.fetch(output(m.Posted(sender="evil", number=1, nbytes=POST_BYTES, header=HEADER)))
