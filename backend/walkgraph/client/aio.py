@@ -16,7 +16,8 @@ from walkgraph.client.connection import reaching
 from walkgraph.client.connection.connected import Connected
 from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
-from walkgraph.client.events import Event, EventReader
+from walkgraph.client.events import Event, EventReader, PartReader
+from walkgraph.client.parts import boundary_of
 from walkgraph.client.resources import deploying, running
 from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import AsyncTask
@@ -154,13 +155,20 @@ class AsyncClient(
         return await self._tried(call, once)
 
     async def _events(self, call: Call[Any]) -> AsyncGenerator[Event]:
-        answer, reader = await self._opened(call), EventReader()
+        answer = await self._opened(call)
+        boundary = boundary_of(answer)
         try:
             with reaching.reached(self.url):
-                async for line in answer.aiter_lines():
-                    event = reader.take(line)
-                    if event is not None:
-                        yield event
+                if boundary is None:
+                    reader = EventReader()
+                    async for line in answer.aiter_lines():
+                        for event in reader.take(line):
+                            yield event
+                else:
+                    parts = PartReader(boundary)
+                    async for piece in answer.aiter_bytes():
+                        for event in parts.take(piece):
+                            yield event
         finally:
             await answer.aclose()
 

@@ -22,7 +22,13 @@ class ClientProtocol(Protocol):
     def send(self, call: Call[T]) -> T: ...
 
     def stream(
-        self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()
+        self,
+        deployment: str,
+        task: str,
+        request: Mapping[str, Any],
+        *,
+        frames: Sequence[bytes] = (),
+        binary: bool = False,
     ) -> Generator[Event]: ...
 
     def connect(self, where: str, max_bytes: int) -> AbstractContextManager[ClientConnection]: ...
@@ -34,7 +40,13 @@ class AsyncClientProtocol(Protocol):
     async def send(self, call: Call[T]) -> T: ...
 
     def stream(
-        self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()
+        self,
+        deployment: str,
+        task: str,
+        request: Mapping[str, Any],
+        *,
+        frames: Sequence[bytes] = (),
+        binary: bool = False,
     ) -> AsyncGenerator[Event]: ...
 
     async def connect(self, where: str, max_bytes: int) -> AsyncConnection: ...

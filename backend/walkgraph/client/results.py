@@ -110,7 +110,7 @@ class Gathered:
         self._names: Sequence[str] = declared["outputs"]
         self._outputs: dict[str, list[Output]] = {}
 
-    def take(self, event: Event, frames: Sequence[bytes] = ()) -> Output | None:
+    def take(self, event: Event, frames: Sequence[values.Bytes] = ()) -> Output | None:
         """Take an event; returns the output that it carries, if any. Raises RunError if the run ended in an error."""
         data = event.data
         if event.name == "accepted":
@@ -139,7 +139,7 @@ def _joined(outputs: Sequence[Output]) -> list[Value]:
     return [value for _, made in passes for value in values.joined(output.value for output in made)]
 
 
-def of_answer(declared: Mapping[str, Any], answer: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Result:
+def of_answer(declared: Mapping[str, Any], answer: Mapping[str, Any], frames: Sequence[values.Bytes] = ()) -> Result:
     """Build the result from the answer of a run that was not followed."""
     answered = cast(Mapping[str, list[Mapping[str, Any]]], answer["outputs"])
     made = {name: [values.read(value, frames) for value in found] for name, found in answered.items()}

@@ -16,7 +16,8 @@ from walkgraph.client.connection import reaching
 from walkgraph.client.connection.connected import Connected
 from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
-from walkgraph.client.events import Event, EventReader
+from walkgraph.client.events import Event, EventReader, PartReader
+from walkgraph.client.parts import boundary_of
 from walkgraph.client.resources import deploying, running
 from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import Task
@@ -156,12 +157,17 @@ class Client(
         return self._tried(call, once)
 
     def _events(self, call: Call[Any]) -> Generator[Event]:
-        answer, reader = self._opened(call), EventReader()
+        answer = self._opened(call)
+        boundary = boundary_of(answer)
         try:
             with reaching.reached(self.url):
-                for line in answer.iter_lines():
-                    event = reader.take(line)
-                    if event is not None:
-                        yield event
+                if boundary is None:
+                    reader = EventReader()
+                    for line in answer.iter_lines():
+                        yield from reader.take(line)
+                else:
+                    parts = PartReader(boundary)
+                    for piece in answer.iter_bytes():
+                        yield from parts.take(piece)
         finally:
             answer.close()

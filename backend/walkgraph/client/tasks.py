@@ -66,7 +66,7 @@ class Task(_Task):
     def stream(self, /, **given: Any) -> Stream:
         """Run the task and yield its outputs as they come."""
         body, packing = self._request(given)
-        events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames)
+        events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames, binary=True)
         return Stream(events, Gathered(self))
 
     def start(self, /, **given: Any) -> Run:
@@ -91,7 +91,7 @@ class AsyncTask(_Task):
     def stream(self, /, **given: Any) -> AsyncStream:
         """Run the task and yield its outputs as they come."""
         body, packing = self._request(given)
-        events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames)
+        events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames, binary=True)
         return AsyncStream(events, Gathered(self))
 
     async def start(self, /, **given: Any) -> Run:
@@ -146,7 +146,7 @@ class Stream(_Streamed):
     def __next__(self) -> Output:
         """The next output. Raises RunError if the run ended in an error."""
         for event in self._events:
-            output = self._gathered.take(event)
+            output = self._gathered.take(event, event.frames)
             if output is not None:
                 return output
         raise StopIteration
@@ -174,7 +174,7 @@ class AsyncStream(_Streamed):
 
     async def __anext__(self) -> Output:
         async for event in self._events:
-            output = self._gathered.take(event)
+            output = self._gathered.take(event, event.frames)
             if output is not None:
                 return output
         raise StopAsyncIteration

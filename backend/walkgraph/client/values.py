@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _END_MS = 1200
 
+Bytes: TypeAlias = "bytes | memoryview"
+
 
 class Text(str):
     """A text; the texts of one result are joined."""
@@ -164,14 +166,14 @@ class Tensor:
 
     dtype: str
     shape: tuple[int, ...]
-    content: bytes | Sequence[Any]
+    content: bytes | memoryview | Sequence[Any]
     """Little-endian bytes in C order, or nested lists where null stands for a number that isn't finite."""
 
     def numpy(self) -> NDArray[Any]:
         """The tensor as an array; bfloat16 becomes float32."""
         import numpy as np
 
-        if isinstance(self.content, bytes):
+        if isinstance(self.content, bytes | memoryview):
             if self.dtype == "bfloat16":
                 wide = np.frombuffer(self.content, dtype="<u2").astype(np.uint32) << 16
                 return wide.view(np.float32).reshape(self.shape)
@@ -181,6 +183,11 @@ class Tensor:
         if self.dtype.startswith(("float", "bfloat")):
             return np.array(numbers, dtype=np.float64).astype(_wide(self.dtype)).reshape(self.shape)
         return np.array(numbers, dtype=self.dtype).reshape(self.shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it with its own bytes: a view can't be."""
+        content = bytes(self.content) if isinstance(self.content, memoryview) else self.content
+        return Tensor, (self.dtype, self.shape, content)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self.numpy()
@@ -209,7 +216,7 @@ _KINDS: dict[str, Callable[[bytes, str], Binary]] = {
 }
 
 
-def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:
+def read(value: Mapping[str, Any], frames: Sequence[Bytes] = ()) -> Value:
     """Read a value in the service's format `{"type": ..., ...}`; None for a value that stayed on its rank."""
     kind: str = value.get("type", "")
     if "text" in value:
@@ -217,7 +224,7 @@ def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:
     if "dtype" in value:
         return _tensor(value, frames)
     if "mime" in value:
-        return _KINDS.get(kind, Binary)(_content(value, frames, "data"), value["mime"])
+        return _KINDS.get(kind, Binary)(bytes(_content(value, frames, "data")), value["mime"])
     if "value" in value:
         found: float | bool = value["value"]
         return found
@@ -245,7 +252,7 @@ def joined(values: Iterable[Value]) -> list[Value]:
     return found
 
 
-def _content(value: Mapping[str, Any], frames: Sequence[bytes], key: str) -> bytes:
+def _content(value: Mapping[str, Any], frames: Sequence[Bytes], key: str) -> Bytes:
     """Bytes of a value from its frame, or from base64 under `key`."""
     if "frame" in value:
         number: int = value["frame"]
@@ -253,7 +260,7 @@ def _content(value: Mapping[str, Any], frames: Sequence[bytes], key: str) -> byt
     return base64.b64decode(value[key])
 
 
-def _tensor(value: Mapping[str, Any], frames: Sequence[bytes]) -> Tensor | None:
+def _tensor(value: Mapping[str, Any], frames: Sequence[Bytes]) -> Tensor | None:
     shape: tuple[int, ...] = tuple(value["shape"])
     if "frame" in value or "base64" in value:
         return Tensor(value["dtype"], shape, _content(value, frames, "base64"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
 import json
 from typing import Any
@@ -24,7 +25,8 @@ from tests.unit.client.service import (
     text,
 )  # fmt: skip
 from walkgraph.client import ClientError, Event, Picture, ProblemError, Result, RunError, Text
-from walkgraph.client.parts import ACCEPT
+from walkgraph.client.events import PartReader
+from walkgraph.client.parts import ACCEPT, ACCEPT_EVENTS
 
 KINDS = ("blocking", "awaiting")
 DECLARED = httpx.Response(200, json=TASK)
@@ -47,10 +49,24 @@ EVENTS = [
 
 def form(*parts: tuple[str, bytes]) -> httpx.Response:
     body = b"".join(
-        b'--xyz\r\nContent-Disposition: form-data; name="%s"\r\nContent-Type: a/b\r\n\r\n%s\r\n' % (name.encode(), data)
+        b'--xyz\r\nContent-Disposition: form-data; name="%s"\r\nContent-Type: a/b\r\nContent-Length: %d\r\n\r\n%s\r\n'
+        % (name.encode(), len(data), data)
         for name, data in parts
     )
     return httpx.Response(200, content=body + b"--xyz--\r\n", headers={"Content-Type": "multipart/mixed; boundary=xyz"})
+
+
+def form_of(*told: tuple[str, dict[str, Any]]) -> httpx.Response:
+    """The same events in parts, their pictures in frames."""
+    parts: list[tuple[str, bytes]] = []
+    for name, data in told:
+        value = dict(data.get("value", {}))
+        found = [base64.b64decode(value.pop("data"))] if "data" in value else []
+        shown = {**data, "value": {**value, **({"frame": 0} if found else {})}} if value else data
+        parts.append(("event", json.dumps({"event": name, "frames": len(found), **shown}).encode()))
+        parts += [(str(number), frame) for number, frame in enumerate(found)]
+        parts.append(("event", b'{"event":"heartbeat"}'))
+    return form(*parts)
 
 
 def called(kind: str, memory: Memory, **given: Any) -> Result:
@@ -108,9 +124,10 @@ def test_a_form_that_is_cut_is_no_answer(broken: bytes) -> None:
         called("blocking", Memory([DECLARED, answer]))
 
 
+@pytest.mark.parametrize("told", [events, form_of])
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_come_one_by_one_and_are_joined_at_the_end(kind: str) -> None:
-    memory = Memory([DECLARED, events(*EVENTS)])
+def test_outputs_come_one_by_one_and_are_joined_at_the_end(kind: str, told: Any) -> None:
+    memory = Memory([DECLARED, told(*EVENTS)])
 
     async def stream_of(client: Any) -> Any:
         task = await client.task("shapes", "draw")
@@ -133,7 +150,28 @@ def test_outputs_come_one_by_one_and_are_joined_at_the_end(kind: str) -> None:
     assert found.result.text() == "ab"
     assert isinstance(found.result["image"][0], Picture)
     assert list(found.result.outputs) == ["image", "preview", "text"]
+    assert found.result.picture("image").data == b"\x00\x00\x01"
     assert memory.bodies[0] == {"inputs": {"prompt": "a"}, "params": {}, "stream": True}
+    assert memory.asked[1].headers["Accept"] == ACCEPT_EVENTS
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+def test_events_in_parts_are_those_of_the_whole_form_however_it_is_cut(size: int) -> None:
+    frames = [PNG, b"", b"--xyz\r\n" * 100]
+    told = [("event", b'{"event":"output","frames":3,"name":"a"}'), *((str(k), one) for k, one in enumerate(frames))]
+    whole = form(*told, ("event", b'{"event":"done"}')).content
+    reader = PartReader("xyz")
+    cut = [whole[at : at + size] for at in range(0, len(whole), size)]
+    found = [event for piece in cut for event in reader.take(piece)]
+    assert [(event.name, event.data) for event in found] == [("output", {"name": "a"}), ("done", {})]
+    assert [bytes(frame) for frame in found[0].frames] == frames
+    assert next(PartReader("xyz").take(whole)).frames == found[0].frames
+
+
+def test_parts_that_are_none_are_refused() -> None:
+    for broken in (b"--abc\r\n\r\n", b"--xyz\r\nContent-Type: a/b\r\n\r\n", bytes(5000)):
+        with pytest.raises(ValueError, match="part of the answer"):
+            list(PartReader("xyz").take(broken))
 
 
 async def _within(memory: Memory, do: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +218,12 @@ def test_pictures_make_a_film() -> None:
         film.seek(k)
         seen.append((np.asarray(film.convert("RGB"))[0, 0, 0], film.info["duration"]))
     assert seen == [(0, 200), (128, 200), (255, 1200)]
+
+
+def test_a_tensor_over_a_view_can_be_pickled_and_gives_arrays_of_its_own() -> None:
+    numbers = np.arange(6, dtype=np.float32)
+    tensor = Tensor("float32", (2, 3), memoryview(numbers.tobytes()))
+    for one in (tensor, pickle.loads(pickle.dumps(tensor))):
+        array = one.numpy()
+        array[0, 0] = 7.0
+        assert np.array_equal(one.numpy(), numbers.reshape(2, 3))

@@ -14,6 +14,7 @@ from tests.unit.service.conftest import Running
 from tests.unit.service.fakes import PNG
 from tests.unit.service.sockets import connect
 from tests.unit.service.test_frames import IN_JSON, REQUEST, STATE
+from walkgraph.client.events import EventReader, PartReader
 from walkgraph.service.runs.answering import EVENTS, JSON, accepted
 from walkgraph.wire import messages as m
 
@@ -129,6 +130,27 @@ async def test_all_outputs_come_in_parts(reach: Running) -> None:
         assert [part.get_content_type() for part in parts[1:]] == ["image/png"] * 2
         assert [part.get_param("name", header="content-disposition") for part in parts[1:]] == ["0", "1"]
         assert b"\r\n\r\n" + PNG + b"\r\n--" in answer.content
+
+
+async def test_events_come_in_parts_with_their_frames(reach: Running) -> None:
+    body, accept = {**PROMPT, "stream": True}, {"Accept": "multipart/mixed"}
+    lines = await reach.http.post(DRAW, json=body, headers={"Accept": EVENTS})
+    assert lines.headers["content-type"].startswith(EVENTS)
+    answer = await reach.http.post(DRAW, json=body, headers=accept)
+    assert answer.status_code == 200, answer.text
+    kind, _, boundary = answer.headers["content-type"].partition("; boundary=")
+    assert kind == "multipart/mixed"
+    reader = EventReader()
+    naive = [event for line in lines.text.splitlines() for event in reader.take(line)]
+    found = list(PartReader(boundary).take(answer.content))
+    assert [event.name for event in found] == [event.name for event in naive]
+    assert [event.name for event in found][-1] == "done"
+    pictures = 0
+    for one, other in zip(found, naive, strict=True):
+        if one.frames:
+            pictures += 1
+            assert bytes(one.frames[one.data["value"]["frame"]]) == base64.b64decode(other.data["value"]["data"])
+    assert pictures == 2
 
 
 async def test_a_tensor_comes_as_its_bytes(reach: Running) -> None:

@@ -80,10 +80,18 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    def stream(self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()) -> Events:
+    def stream(
+        self,
+        deployment: str,
+        task: str,
+        request: Mapping[str, Any],
+        *,
+        frames: Sequence[bytes] = (),
+        binary: bool = False,
+    ) -> Events:
         """Run a task and yield its events as they come; the run ends with this iterator. `frames`: the bytes that the
-        request names by `frame`."""
-        return self._events(running.stream_call(deployment, task, request, frames))
+        request names by `frame`. `binary`: the events name bytes by `frame` too, and have them in `frames`."""
+        return self._events(running.stream_call(deployment, task, request, frames, binary=binary))
 
     def follow_run(self, run: str) -> Events:
         """Yield all events of a run from start to end; the run goes on without this iterator."""

@@ -162,16 +162,19 @@ def start_call(deployment: str, task: str, request: Mapping[str, Any]) -> Call[s
 
 def result_call(
     deployment: str, task: str, body: Mapping[str, Any], frames: Sequence[bytes]
-) -> Call[tuple[dict[str, Any], list[bytes]]]:
+) -> Call[tuple[dict[str, Any], list[memoryview]]]:
     """Run a task; the answer is the result and the frames that it names."""
     call = run_call(deployment, task, body, frames)
     return replace(cast(Call[Any], call), read=parts.read, headers={"Accept": parts.ACCEPT})
 
 
-def stream_call(deployment: str, task: str, request: Mapping[str, Any], frames: Sequence[bytes]) -> Call[Any]:
-    """Run a task; the answer is a stream of events."""
+def stream_call(
+    deployment: str, task: str, request: Mapping[str, Any], frames: Sequence[bytes], *, binary: bool
+) -> Call[Any]:
+    """Run a task; the answer is a stream of events. `binary`: with the bytes of their values in frames."""
     body = {**packed(request, Packing(framing=False)), "stream": True}
-    return run_call(deployment, task, body, frames)
+    call = run_call(deployment, task, body, frames)
+    return replace(call, headers={"Accept": parts.ACCEPT_EVENTS}) if binary else call
 
 
 def events_call(run: str) -> Call[Any]:

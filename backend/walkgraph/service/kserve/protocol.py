@@ -6,9 +6,9 @@ one, so that one reader validates both.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from walkgraph.media_types import mime_of
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.tables import Plan
 from walkgraph.service.http import limits
+from walkgraph.service.http.pieces import Bytes
 from walkgraph.service.kserve.binary import elements, joined
 from walkgraph.service.openai.serving import servings
 from walkgraph.service.runs.runs import LiveRun
@@ -234,7 +235,7 @@ def _numbers(data: list[Any], dtype: str, count: int, at: str) -> bytes:
 # ── the answer ──────────────────────────────────────────────────────────────────────────────────
 
 
-def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, Any], list[bytes]]:
+def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, Any], list[Bytes]]:
     """(JSON, bytes that follow it) of a finished run."""
     everything = asked.parameters.get(ALL_BINARY) is True
     binary = {output.name: output.parameters.get(BINARY, everything) is True for output in asked.outputs}
@@ -244,14 +245,15 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
         if output.name in pieces:
             pieces[output.name].append(output)
     told: list[dict[str, Any]] = []
-    chunks: list[bytes] = []
+    chunks: list[Bytes] = []
     for name, made in pieces.items():
-        for entry, data in _entries(name, values.joined(made)):
+        for one in _entries(name, values.joined(made)):
             if binary.get(name, everything):
-                chunks.append(data)
-                entry["parameters"] = {**entry["parameters"], BINARY_SIZE: len(data)}
-                del entry["data"]
-            told.append(entry)
+                chunks.append(one.content)
+                said = {**one.head["parameters"], BINARY_SIZE: len(one.content)}
+                told.append({**one.head, "parameters": said})
+            else:
+                told.append({**one.head, "data": one.listed()})
     head = {"model_name": run.deployment, "model_version": run.task, "id": asked.id}
     end = run.finished
     counts: dict[str, Any] = {}
@@ -261,44 +263,57 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
     return {**head, "parameters": {"run": run.id, "seed": run.seed, **counts}, "outputs": told}, chunks
 
 
-def _entries(name: str, made: Sequence[m.Value]) -> list[tuple[dict[str, Any], bytes]]:
-    """(tensor, its bytes). One tensor for all values of an output if they have one kind and shape; else one each, with
-    numbered names."""
+class _Entry(NamedTuple):
+    """A tensor of an answer, without its elements."""
+
+    head: dict[str, Any]
+    content: Bytes
+    """Its elements as bytes, and as JSON:"""
+    listed: Callable[[], list[Any]]
+
+
+def _entries(name: str, made: Sequence[m.Value]) -> list[_Entry]:
+    """One tensor for all values of an output if they have one kind and shape; else one each, with numbered names."""
     if not made:
         return []
     if all(isinstance(value, m.Small) and isinstance(value.value, str) for value in made):
         texts = [str(value.value) for value in made if isinstance(value, m.Small)]
-        return [_bytes(name, texts, [text.encode() for text in texts], {})]
+        return [_bytes(name, [text.encode() for text in texts], {}, lambda: texts)]
     if all(isinstance(value, m.Blob) for value in made):
         data = [value.data for value in made if isinstance(value, m.Blob)]
         said = {"content_type": "base64", "mime": mime_of(data[0])}
-        return [_bytes(name, [base64.b64encode(one).decode() for one in data], data, said)]
+        return [_bytes(name, data, said, lambda: [base64.b64encode(one).decode() for one in data])]
     arrays = [_tensor(value) for value in made]
     first = arrays[0]
     if first is not None and all(a is not None and (a.dtype, a.shape) == (first.dtype, first.shape) for a in arrays):
-        shape = first.shape if len(made) == 1 else (len(made), *first.shape)
-        data = b"".join(array.data for array in arrays if array is not None)
-        return [_dense(name, first.dtype, shape, data)]
+        if len(made) == 1:
+            return [_dense(name, first.dtype, first.shape, first.data)]
+        together = b"".join(array.data for array in arrays if array is not None)
+        return [_dense(name, first.dtype, (len(made), *first.shape), together)]
     if len(made) == 1:
         text = msgspec.json.encode(values.write(made[0], ""))
-        return [_bytes(name, [text.decode()], [text], {"content_type": "json"})]
+        return [_bytes(name, [text], {"content_type": "json"}, lambda: [text.decode()])]
     return [entry for k, value in enumerate(made) for entry in _entries(f"{name}.{k}", [value])]
 
 
-def _bytes(name: str, texts: list[str], data: list[bytes], said: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    head = {"name": name, "datatype": "BYTES", "shape": [len(texts)], "parameters": said}
-    return {**head, "data": texts}, joined(data)
+def _bytes(name: str, data: list[bytes], said: dict[str, Any], listed: Callable[[], list[str]]) -> _Entry:
+    head = {"name": name, "datatype": "BYTES", "shape": [len(data)], "parameters": said}
+    return _Entry(head, joined(data), listed)
 
 
-def _dense(name: str, dtype: str, shape: tuple[int, ...], data: bytes) -> tuple[dict[str, Any], bytes]:
-    array = np.frombuffer(data, "<u2" if dtype == "bfloat16" else np.dtype(dtype))
+def _dense(name: str, dtype: str, shape: tuple[int, ...], data: Bytes) -> _Entry:
     if dtype == "bfloat16":
-        array, dtype = tensors.widened(array), "float32"
-    listed: list[Any] = array.ravel().tolist()
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        listed = [number if np.isfinite(number) else None for number in listed]
+        data, dtype = tensors.widened(np.frombuffer(data, "<u2")).tobytes(), "float32"
     head: dict[str, Any] = {"name": name, "datatype": _NAMES[dtype], "shape": list(shape), "parameters": {}}
-    return {**head, "data": listed}, array.tobytes()
+    return _Entry(head, data, lambda: _numbers_of(np.frombuffer(data, np.dtype(dtype))))
+
+
+def _numbers_of(array: tensors.Numbers) -> list[Any]:
+    """The numbers as JSON has them: null for those that aren't finite."""
+    listed: list[Any] = array.tolist()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return [number if np.isfinite(number) else None for number in listed]
+    return listed
 
 
 def _tensor(value: m.Value) -> m.InlineTensor | None:

@@ -12,7 +12,7 @@ from walkgraph import __version__
 from walkgraph.errors import NotFound
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
-from walkgraph.service.http import body, problems
+from walkgraph.service.http import body, pieces, problems
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import KSERVE_PROBLEMS, answer, schema_of_model
 from walkgraph.service.http.problems import Unprocessable
@@ -104,7 +104,7 @@ async def infer(services: ServicesDep, request: Request, model: Name, version: N
     if not chunks:
         return Response(head, media_type="application/json")
     headers = {binary.HEADER: str(len(head))}
-    return Response(b"".join((head, *chunks)), media_type=binary.MEDIA_TYPE, headers=headers)
+    return pieces.answer((head, *chunks), {**headers, "Content-Type": binary.MEDIA_TYPE})
 
 
 def _readiness(said: dict[str, Any]) -> JSONResponse:

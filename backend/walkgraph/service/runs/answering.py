@@ -1,7 +1,7 @@
 """Reads a task's request over HTTP, as JSON or as a form, and writes its answer in the type that the client accepts.
 
     application/json       the result
-    text/event-stream      its events as they come
+    text/event-stream      its events as they come; with `"stream": true`, also as parts of `multipart/mixed`
     image/png, image/*, audio/wav, text/plain, application/zip, application/octet-stream ...
                            the bytes of the one value of that type
     multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors
@@ -20,7 +20,7 @@ from starlette.responses import Response
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Task
 from walkgraph.media_types import UNKNOWN, ZIP, mime_of, suffix_of
-from walkgraph.service.http import body, frames, multipart
+from walkgraph.service.http import body, frames, multipart, pieces
 from walkgraph.service.http.problems import problem
 from walkgraph.service.runs import results
 from walkgraph.service.runs.runs import LiveRun
@@ -155,11 +155,13 @@ def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
                     headers["X-Walkgraph-Shape"] = ",".join(map(str, made[0].shape))
                 if file:
                     headers["Content-Disposition"] = f'attachment; filename="{name}{suffix_of(mime_of(data))}"'
-                return Response(data, media_type=mime, headers=headers)
+                if mime.startswith("text/"):
+                    mime = f"{mime}; charset=utf-8"
+                return pieces.answer((data,), {**headers, "Content-Type": mime})
     return None
 
 
-def _raw(value: m.Value) -> tuple[str, bytes]:
+def _raw(value: m.Value) -> tuple[str, pieces.Bytes]:
     """(media type, bytes) of a value; an empty type for values that can't be sent as bytes."""
     match value:
         case m.Blob():
@@ -180,12 +182,11 @@ def _form(run: LiveRun, kind: str) -> Response:
     shown = results.result_of(run, found)
     told = msgspec.json.encode({frames.COUNT: len(found), **shown})
     boundary = secrets.token_hex(16)
-    pieces: list[bytes] = []
-    for name, mime, data in (("result", JSON, told), *((str(k), mime_of(d), d) for k, d in enumerate(found))):
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\nContent-Type: {mime}\r\n\r\n'
-        pieces += [head.encode(), data, b"\r\n"]
-    pieces.append(f"--{boundary}--\r\n".encode())
-    return Response(b"".join(pieces), headers={"Content-Type": f"{kind}; boundary={boundary}"})
+    sent = [*pieces.part(boundary, "result", JSON, told)]
+    for number, data in enumerate(found):
+        sent += pieces.part(boundary, str(number), mime_of(data), data)
+    sent.append(pieces.last(boundary))
+    return pieces.answer(sent, {"Content-Type": f"{kind}; boundary={boundary}"})
 
 
 # ── OpenAPI descriptions of both ────────────────────────────────────────────────────────────────

@@ -23,7 +23,7 @@ class Streamed(StreamingResponse):
 
     def __init__(
         self,
-        body: AsyncGenerator[bytes],
+        body: AsyncGenerator[bytes | memoryview] | AsyncGenerator[bytes],
         over: Callable[[], None],
         media_type: str = EVENTS,
         headers: Mapping[str, str] | None = None,

@@ -1,7 +1,8 @@
-"""Streams a run's log to a client, as server-sent events or WebSocket messages."""
+"""Streams a run's log to a client, as server-sent events, parts of a form or WebSocket messages."""
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -10,8 +11,9 @@ from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
+from walkgraph.media_types import mime_of
 from walkgraph.service.access.access import SUBPROTOCOL
-from walkgraph.service.http import body, frames, limits
+from walkgraph.service.http import body, frames, limits, pieces
 from walkgraph.service.http.problems import said_of
 from walkgraph.service.runs.disconnects import Streamed, leave, left
 from walkgraph.service.runs.results import event_of
@@ -27,6 +29,9 @@ CLOSING = ErrorInfo(
 )
 """Sent on sockets that wait for requests when the service shuts down."""
 HEARTBEAT_SECONDS = 10.0
+HEARTBEAT = "heartbeat"
+"""Name of the event that says nothing, where a comment can't."""
+JSON = "application/json"
 AT_ONCE = 64 * 1024
 """Events are sent together up to so many bytes."""
 PATIENCE_SECONDS = 0.2
@@ -39,12 +44,28 @@ def sse(run: LiveRun, *, abort: bool) -> Streamed:
     return Streamed(_events(run), lambda: leave((run,) if abort else ()))
 
 
+def parts(run: LiveRun, kind: str) -> Streamed:
+    """Streams all events of a run as a form of this type: for each a part `event` as JSON, followed by its frames. The
+    run ends if the client leaves."""
+    boundary = secrets.token_hex(16)
+    return Streamed(_parts(run, boundary), lambda: leave((run,)), f"{kind}; boundary={boundary}")
+
+
+async def _told(run: LiveRun) -> AsyncGenerator[Sequence[Event]]:
+    """The events of a run as they come, several that came together; none as a heartbeat, which reveals a half-open
+    connection, and keeps proxies from closing an idle one."""
+    position, over = 0, False
+    while not over:
+        told = await run.after(position, HEARTBEAT_SECONDS)
+        yield told
+        position += len(told)
+        over = any(isinstance(event, m.Finished) for event in told)
+
+
 async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
     """Sends events that came together in one piece."""
-    number, over = 0, False
-    while not over:
-        told = await run.after(number, HEARTBEAT_SECONDS)
-        # A comment line as a heartbeat: it reveals a half-open connection, and keeps proxies from closing an idle one.
+    number = 0
+    async for told in _told(run):
         written = b": \n\n" if not told else b""
         for event in told:
             number += 1
@@ -53,9 +74,25 @@ async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
             if len(written) > AT_ONCE:
                 yield written
                 written = b""
-            over = isinstance(event, m.Finished)
         if written:
             yield written
+
+
+async def _parts(run: LiveRun, boundary: str) -> AsyncGenerator[pieces.Bytes]:
+    async for told in _told(run):
+        written: list[pieces.Bytes] = []
+        if not told:
+            written += pieces.part(boundary, "event", JSON, msgspec.json.encode({"event": HEARTBEAT}))
+        for event in told:
+            found: list[bytes] = []
+            name, data = event_of(event, found)
+            head = msgspec.json.encode({"event": name, frames.COUNT: len(found), **data})
+            written += pieces.part(boundary, "event", JSON, head)
+            for number, frame in enumerate(found):
+                written += pieces.part(boundary, str(number), mime_of(frame), frame)
+        for window in pieces.windows(written):
+            yield window
+    yield pieces.last(boundary)
 
 
 async def result_or_disconnect(request: Request, run: LiveRun) -> bool:

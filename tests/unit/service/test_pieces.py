@@ -1,0 +1,38 @@
+"""Answers in pieces have the bytes of the answer put together, in windows."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from starlette.responses import StreamingResponse
+
+from walkgraph.service.http import pieces
+from walkgraph.service.http.pieces import WINDOW_BYTES
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_are_the_pieces_in_a_row(seed: int) -> None:
+    drawn = random.Random(seed)
+    sizes = [drawn.choice((0, 1, 100, WINDOW_BYTES - 1, WINDOW_BYTES, 2 * WINDOW_BYTES + 3)) for _ in range(5)]
+    given = [memoryview(drawn.randbytes(size)) for size in sizes]
+    found = list(pieces.windows(given))
+    assert b"".join(found) == b"".join(given)
+    assert all(0 < len(window) <= WINDOW_BYTES for window in found if sum(sizes))
+
+
+def test_parts_of_a_large_piece_are_not_copied() -> None:
+    large = bytearray(3 * WINDOW_BYTES)
+    found = list(pieces.windows([b"head", memoryview(large)]))
+    large[0] = large[-1] = 7
+    assert (found[1][0], found[-1][-1]) == (7, 7)
+
+
+async def test_an_answer_has_its_length_whether_it_is_sent_whole_or_in_windows() -> None:
+    small, large = (pieces.answer([b"a", bytes(size)], {"Content-Type": "a/b"}) for size in (10, 2 * WINDOW_BYTES))
+    assert small.body == b"a" + bytes(10)
+    assert isinstance(large, StreamingResponse)
+    assert large.headers["content-length"] == str(2 * WINDOW_BYTES + 1)
+    sent = [window async for window in large.body_iterator]
+    assert b"".join(bytes(window) for window in sent if not isinstance(window, str)) == b"a" + bytes(2 * WINDOW_BYTES)
+    assert small.headers["content-type"] == large.headers["content-type"] == "a/b"
