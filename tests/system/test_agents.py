@@ -134,6 +134,7 @@ def test_an_agent_calls_its_tools_until_it_has_an_answer(running: Service) -> No
         (picture,) = found["outputs"]["image"]
         assert texts(found)[-1] == f"I have drawn it: {described(client, picture)}"
         assert len(texts(found)) == 4, "a wrong call, two calls, the answer"
+        assert found["usage"]["loops"] == [{"walk": "", "loop": "turns", "iterations": 4, "reason": "stop"}]
         called = client.trace(found["run"])["called"]
         assert [(one["use"], one["task"]) for one in called] == [
             ("draw", "shapes/text_to_image"),
@@ -146,6 +147,19 @@ def test_an_agent_ends_after_its_turns(running: Service) -> None:
         found = asked(client, "agent", turns=2)
         assert len(texts(found)) == 2
         assert len(found["outputs"]["image"]) == 1
+        assert found["usage"]["loops"] == [{"walk": "", "loop": "turns", "iterations": 2, "reason": "bound"}]
+        ends = client.trace(found["run"])["ends"]
+        assert [(one["loop"], one["reason"]) for one in ends] == [("turns", "bound")]
+
+
+@pytest.mark.parametrize(("turns", "finish", "reason"), [(2, "length", "bound"), (8, "stop", "stop")])
+def test_openai_s_answer_tells_whether_the_turns_ran_out(
+    running: Service, turns: int, finish: str, reason: str
+) -> None:
+    with running.http() as http:
+        body = {"model": "agent/ask", "messages": ASKED, "turns": turns}
+        choice = http.post("/v1/chat/completions", json=body).json()["choices"][0]
+        assert (choice["finish_reason"], choice["finish_reasons"]) == (finish, {"text": reason})
 
 
 def test_the_model_can_be_on_another_server(running: Service, server: Recording) -> None:

@@ -100,6 +100,8 @@ def test_a_waiting_run_outlives_a_kill_of_the_service(asking: Service) -> None:
         client.approve(other, number=1)
         # Passes: 3 + 0, then 2 * 3 + 1; the last is shown.
         assert ended(client, other) == {"picture": [3, 7], "idea": [14]}
+        loops = client.result(other)["usage"]["loops"]
+        assert loops == [{"walk": "", "loop": "said", "iterations": 2, "reason": "stop"}]
         found = [event.data["index"] for event in client.follow_run(other) if event.name == "output"]
         assert found == [0, 1, 0]
         draft = outputs(client.result(composed))["draft"]

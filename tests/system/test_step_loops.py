@@ -24,7 +24,9 @@ async def test_passes_give_what_plain_python_gives(passes: Deployment) -> None:
     requests = [request for request in scenario.requests if not request.session]
     asked = [(request, passes.submit(request.task, dict(request.params))) for request in requests]
     for request, run in asked:
-        assert (await passes.end(run)).error is None
+        end = await passes.end(run)
+        assert end.error is None
+        assert request.ends in (None, {one.name: (one.iterations, one.reason) for one in end.loops})
         found = {name: [_number(value) for value in values] for name, values in passes.outputs[run].items()}
         assert found == request.outputs
 

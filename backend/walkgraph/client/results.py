@@ -52,9 +52,10 @@ class Result:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """`walk.loop` -> why it ended, for loops that a value can end: `stop`, `bound` (its limit was reached), or what
-        a component says of it."""
-        return {f"{loop['walk']}.{loop['loop']}": loop["reason"] for loop in self.usage.get("loops", ())}
+        """`walk.loop`, or the name of a loop of steps -> why it ended, for loops that a value can end: `stop`, `bound`
+        (its limit was reached), or what a component says of it."""
+        loops = self.usage.get("loops", ())
+        return {".".join(filter(None, (loop["walk"], loop["loop"]))): loop["reason"] for loop in loops}
 
     def __getitem__(self, name: str) -> Sequence[Value]:
         """The values of an output. Raises KeyError if it has none."""

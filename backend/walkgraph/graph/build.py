@@ -51,6 +51,7 @@ from walkgraph.graph.codec import load
 from walkgraph.graph.document import FORMAT, Collect, Graph
 
 Fields = dict[str, Any]
+Starts = Mapping[str, Scalar] | None
 
 
 @dataclass(frozen=True)
@@ -405,12 +406,14 @@ class TaskBuilder(_Branching):
 
     @contextmanager
     def loop(
-        self, *, times: str | int, until: str | None = None, start: Mapping[str, Scalar] | None = None
+        self, *, times: str | int, until: str | None = None, start: Starts = None, as_: str | None = None
     ) -> Generator[None, None, None]:
         """Run the steps inside again and again. `until`: a flag of one of them (`f"{step}.done"`) that ends the loop;
-        `start`: what their results stand for before they have run, as `{f"{step}.text": "@task.prompt"}`."""
+        `start`: what their results stand for before they have run, as `{f"{step}.text": "@task.prompt"}`; `as_`: its
+        name where a run tells why it ended."""
         steps: list[Any] = []
-        self._items.append(_fields(loop=steps, times=str(times), until=until, start=_copy(start)))
+        given = _fields(times=str(times), until=until, start=_copy(start))
+        self._items.append({"loop": steps} | given | ({"as": as_} if as_ else {}))
         with self._into(steps):
             yield
 

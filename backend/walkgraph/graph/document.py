@@ -377,8 +377,7 @@ class ChooseStep(Record):
 
 
 class LoopStep(Record):
-    """Runs its steps again and again, one pass after the other: `times` passes, or up to the one whose result `until`
-    is true."""
+    """Runs its steps pass after pass: `times` passes, or up to the one whose result `until` is true."""
 
     loop: tuple["Step", ...] = Field(min_length=1)
     times: Expression
@@ -388,6 +387,8 @@ class LoopStep(Record):
     start: dict[StepResult, Literals] = Field(default_factory=dict)
     """A result of a step inside, `walk.result` -> the binding that it stands for until that step has run in this
     loop."""
+    as_: Name | None = Field(default=None, alias="as")
+    """Its name where a run tells why it ended; without it, the step that `until` names."""
 
 
 class ApproveStep(Record):

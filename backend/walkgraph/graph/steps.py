@@ -1,8 +1,9 @@
 """The steps of tasks: each Walk's step with its place, the choices, loops and approvals among them, and the results
 that they take from each other."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 from weakref import ref
 
@@ -159,6 +160,8 @@ class LoopStepAt:
     cases: tuple[Branch, ...]
     loops: tuple[int, ...]
     """The loops around it."""
+    name: str = ""
+    """The name under which a run tells why it ended, its own in the task; empty if it always runs all passes."""
 
 
 def loops_of(task: Task) -> tuple[LoopStepAt, ...]:
@@ -310,7 +313,20 @@ def _go_through(task: Task) -> _Walked:
         for name in (at.name, at.step.walk):
             named.setdefault(name, {})[at.step.walk] = None
     found, approvals = tuple(walked.found), tuple(walked.approvals)
-    return _Walked(found, tuple(walked.choices), tuple(walked.loops), approvals, named)
+    return _Walked(found, tuple(walked.choices), tuple(_named(walked.loops)), approvals, named)
+
+
+def _named(loops: Sequence[LoopStepAt]) -> Iterator[LoopStepAt]:
+    """Loops with their names: `as`, or the step that `until` names, with `_2`, `_3` and so on where that is taken."""
+    taken = {loop.step.as_ for loop in loops if loop.step.as_ is not None}
+    for loop in loops:
+        name = loop.step.as_ or ""
+        if not name and loop.step.until is not None:
+            owner = loop.step.until.partition(".")[0]
+            numbered = (owner if i == 1 else f"{owner}_{i}" for i in count(1))
+            name = next(one for one in numbered if one not in taken)
+            taken.add(name)
+        yield replace(loop, name=name if loop.step.until is not None else "")
 
 
 def is_needed(declared: TaskInput) -> bool:

@@ -116,14 +116,13 @@ def legs_of(
     found: Expanded,
     resumed: Resumed | None = None,
 ) -> tuple[Itinerary, Legs | None]:
-    """The first itinerary of a request's ranks, and the legs that follow; None if there are none."""
+    """The first itinerary of a request's ranks, and the legs that may follow; None if it doesn't go leg by leg."""
     if found.needed is None:
         return found.itinerary, None
     filled, outputs = fill_params(task, params), found.itinerary.outputs
     answers, texts = resumed or Resumed()
     legs = Legs(facts, task, filled, given, outputs, found.needed, answers, texts)
-    first = legs.first(found.itinerary)
-    return first, legs if first.more else None
+    return legs.first(found.itinerary), legs
 
 
 def expanded(

@@ -47,6 +47,8 @@ class ChoiceDraft:
     values: tuple[str, ...]
     otherwise: int = -1
     """The branch where none of the sources is taken, as in `StepChoice`."""
+    reasons: tuple[str, ...] = ()
+    """As in `StepChoice`."""
 
 
 def sources_of(binding: Binding | None) -> tuple[FromStep, ...]:
@@ -112,8 +114,13 @@ class Moves:
 
     def renumbered(self, choice: ChoiceDraft, index: int) -> StepChoice:
         """The choice among steps; drafts that aren't needed have no step."""
-        sources, cases = self.sources(choice.source), choice.values
-        return StepChoice(index=index, sources=sources, cases=cases, otherwise=choice.otherwise)
+        return StepChoice(
+            index=index,
+            sources=self.sources(choice.source),
+            cases=choice.values,
+            otherwise=choice.otherwise,
+            reasons=choice.reasons,
+        )
 
     def sources(self, binding: Binding) -> tuple[FromStep, ...]:
         """The results among steps that a binding may take."""

@@ -313,6 +313,11 @@ class FromStep(msgspec.Struct, frozen=True, tag="step"):
     result: str
 
 
+def flag_beside(result: str, flag: str) -> str:
+    """The result of a Walk for a flag that says why another result ended a loop of steps (`NodePlan.reasons`)."""
+    return f"{result}.{flag}"
+
+
 class FromLatest(msgspec.Struct, frozen=True, tag="latest"):
     """The result of the last of these steps that is taken."""
 
@@ -351,6 +356,9 @@ class StepChoice(Table, frozen=True):
     """The value of each branch, as text. Any other value, and none, takes the branch after them."""
     otherwise: int = -1
     """The branch where none of the steps is taken; -1: that after the cases."""
+    reasons: tuple[str, ...] = ()
+    """Of a choice that ends a loop by its first branch: flags beside the result (`flag_beside`) that say why. The first
+    that is set gives the verdict: its number, after the branches."""
 
 
 class KeptResult(Table, frozen=True):

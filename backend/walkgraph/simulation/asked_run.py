@@ -45,6 +45,8 @@ class AskedRun:
     """The graph was changed before it ended."""
     before: dict[str, int] = field(default_factory=dict[str, int])
     """Output -> the number of its values before the latest approval."""
+    loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
+    """As its parts tell them."""
     paused: m.Paused | None = None
     was_paused: bool = False
     outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))

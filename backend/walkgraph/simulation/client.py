@@ -12,6 +12,7 @@ from walkgraph.simulation.reference.random_walks import plain
 from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
+from walkgraph.wire.totals import joined_ends
 from walkgraph.wire.watching import Break, Level, Tap
 from walkgraph.worker.io import values
 
@@ -266,10 +267,12 @@ class SimulatedClient:
                 self._open(run, "goes on")
                 run.paused = None
             case m.Waits():
+                run.loops.extend(message.end.loops)
                 self._open(run, "waits")
                 self.person.ask(run, message)
             case m.Finished():
                 self._open(run, "ends")
+                run.loops.extend(message.loops)
                 run.finished, run.finished_at, run.paused = message, self._simulator.now, None
                 self._leave(run)
 
@@ -299,6 +302,7 @@ class SimulatedClient:
         if error is None:
             if run.request.fails:
                 raise self._simulator.fail("it ends well though a node failed", run.id)
+            self._check_ends(run)
             return "done"
         by_node = run.request.fails and run.request.fault in (None, (error.code, error.node))
         fitting = {
@@ -316,6 +320,11 @@ class SimulatedClient:
         if not fitting.get(error.code, False):
             raise self._simulator.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
         return error.code
+
+    def _check_ends(self, run: AskedRun) -> None:
+        ends = {one.name: (one.iterations, one.reason) for one in joined_ends(run.loops) if not one.walk}
+        if run.request.ends not in (None, ends):
+            raise self._simulator.fail(f"its loops end as {ends}, by the book {run.request.ends}", run.id)
 
     def _check_outputs(self, run: AskedRun, *, whole: bool) -> None:
         wanted = run.request.outputs

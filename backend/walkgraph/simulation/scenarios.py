@@ -15,7 +15,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
-from walkgraph.placement.tables import Decision, Plan
+from walkgraph.placement.tables import BOUND, STOP, Decision, Plan
 from walkgraph.resources import bundled
 from walkgraph.simulation.rank.device import Serve
 from walkgraph.simulation.rank.engine import Functions
@@ -24,6 +24,7 @@ from walkgraph.simulation.reference.random_tasks import random_task
 from walkgraph.simulation.reference.random_walks import (
     CATALOGUE,
     PARAMS,
+    REASONS,
     RESIDENT,
     SeededDraw,
     followed_graph,
@@ -31,7 +32,7 @@ from walkgraph.simulation.reference.random_walks import (
     plain,
     random_graph,
 )
-from walkgraph.simulation.reference.reference_task import run_task
+from walkgraph.simulation.reference.reference_task import Told, run_task
 from walkgraph.simulation.reference.reference_walk import Function, run_walk
 from walkgraph.simulation.reference.synthetic import twins
 from walkgraph.wire import messages as m
@@ -63,6 +64,8 @@ class ScenarioRequest:
     """It is sent in a session of its own."""
     asked: Sequence[Mapping[str, Any]] = ()
     """The values that a person is shown at each approval."""
+    ends: Mapping[str, tuple[int, str]] | None = None
+    """Loop of steps -> (passes, why it ended); None if that is not compared."""
     following: "ScenarioRequest | None" = None
     """A request that may follow in the same session."""
 
@@ -274,7 +277,8 @@ def _passes() -> list[ScenarioRequest]:
             idea = 2 * drawn[-1]
             if idea >= enough:
                 break
-        return ScenarioRequest("redraw", params, {"picture": drawn, "idea": [idea]})
+        ends = {"look": (len(drawn), STOP if idea >= enough else BOUND)}
+        return ScenarioRequest("redraw", params, {"picture": drawn, "idea": [idea]}, ends=ends)
 
     def ramble(prompt: int, first: int, passes: int, times: int) -> ScenarioRequest:
         read = [*range(first, first + prompt)]
@@ -411,10 +415,10 @@ def task_scenario(seed: int, components: Catalogue, *, asks: bool = False) -> Sc
     requests: list[ScenarioRequest] = []
     for n, on in ((1, True), (2, False), (3, True)):
         params, inputs = {"n": n, "on": on}, {"x": 5 + n}
-        asked: list[dict[str, Any]] = []
-        found = run_task(graph, "t", mixed, params, inputs, decided, asked)
+        told = Told()
+        found = run_task(graph, "t", mixed, params, inputs, decided, told, REASONS)
         wanted = {name: [plain(value) for value in values] for name, values in found.items()}
-        requests.append(ScenarioRequest("t", params, wanted, inputs, asked=asked))
+        requests.append(ScenarioRequest("t", params, wanted, inputs, asked=told.asked, ends=told.ends))
     name = f"asking task {seed}" if asks else f"task {seed}"
     return Scenario(f"{name}/{ranks}", graph, plan, fixed(mixed), requests)
 

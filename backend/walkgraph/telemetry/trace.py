@@ -105,9 +105,10 @@ class LoopEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoopReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a loop with an `until` ended in the run, on the device or stepped (`wire.messages.LoopEnd`)."""
+    """Why a loop with an `until` ended in the run, on the device, stepped, or of steps (`wire.messages.LoopEnd`)."""
 
     walk: str
+    """Empty for a loop of steps."""
     loop: str
     iterations: int
     reason: str

@@ -1,5 +1,7 @@
 """The totals of a run, which its end tells: times, ends of loops, how it was played."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from walkgraph.ids import Rank
@@ -28,14 +30,30 @@ class NodeTime(Message, frozen=True, tag="node_time"):
 
 
 class LoopEnd(Message, frozen=True, tag="loop_end"):
-    """How a loop with an `until` ended in one run."""
+    """How a loop with an `until` ended in one run: a loop in a Walk, or one of the task's steps."""
 
     walk: str
+    """Empty for a loop of steps."""
     loop: str
     iterations: int
-    """Iterations summed over all entries of the loop."""
+    """Iterations, or passes of steps, summed over all entries of the loop."""
     reason: str
     """The end of its last entry. `stop`: its `until`. `bound`: its count. Otherwise the flag that named the end."""
+
+    @property
+    def name(self) -> str:
+        """`walk.loop`, or the name of a loop of steps, which has no dot."""
+        return f"{self.walk}.{self.loop}" if self.walk else self.loop
+
+
+def joined_ends(ends: Iterable[LoopEnd]) -> tuple[LoopEnd, ...]:
+    """One end for each loop, where parts of a run each tell of it in their order."""
+    found: dict[str, LoopEnd] = {}
+    for end in ends:
+        before = found.get(end.name)
+        iterations = end.iterations + (before.iterations if before is not None else 0)
+        found[end.name] = msgspec.structs.replace(end, iterations=iterations)
+    return tuple(found.values())
 
 
 class Played(Message, frozen=True, tag="played"):

@@ -33,7 +33,13 @@ DECLARED = httpx.Response(200, json=TASK)
 PNG = b"\x89PNG\r\n\x1a\n--\r\n--not-the-boundary\r\n\r\n"
 RESULT: dict[str, Any] = {
     "run": "r", "deployment": "shapes", "task": "draw", "seed": 7, "seconds": 0.5, "queued": 0.25, "times": [],
-    "usage": {"read": 3, "loops": [{"walk": "draw", "loop": "denoise", "iterations": 4, "reason": "bound"}]},
+    "usage": {
+        "read": 3,
+        "loops": [
+            {"walk": "draw", "loop": "denoise", "iterations": 4, "reason": "bound"},
+            {"walk": "", "loop": "turns", "iterations": 2, "reason": "stop"},
+        ],
+    },
     "outputs": {"preview": [{"type": "image", "mime": "image/png", "frame": 1}], "text": [text("ab")],
                 "image": [{"type": "image", "mime": "image/png", "frame": 0}]},
 }  # fmt: skip
@@ -97,7 +103,7 @@ def test_a_task_is_called_by_names_and_answers_with_values(kind: str) -> None:
     assert "image" in result
     assert "sound" not in result
     assert result.usage["read"] == 3
-    assert result.reasons == {"draw.denoise": "bound"}
+    assert result.reasons == {"draw.denoise": "bound", "turns": "stop"}
     with pytest.raises(LookupError, match="no sound came from this run"):
         result.sound()
     with pytest.raises(LookupError, match="nothing came from `film`; there are image"):

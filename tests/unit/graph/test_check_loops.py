@@ -10,6 +10,8 @@ from tests.unit.graph.test_build import rebuilt
 from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.check import check
 from walkgraph.graph.codec import dump, load
+from walkgraph.graph.document import Task
+from walkgraph.graph.steps import loops_of
 
 CATALOGUE = {
     c.name: c
@@ -67,6 +69,7 @@ DOCUMENT: dict[str, Any] = {
                     "times": "times",
                     "until": "look.good",
                     "start": {"look.text": "@task.prompt"},
+                    "as": "redraw",
                 },
                 {"walk": "draw", "as": "last", "with": {"text": "look.text"}},
             ],
@@ -74,6 +77,7 @@ DOCUMENT: dict[str, Any] = {
     },
 }
 LOOP = "tasks/go/steps/0"
+TIMED = {"times": "times", "until": "look.good", "as": "redraw", "start": {"look.text": "@task.prompt"}}
 
 
 def _document() -> dict[str, Any]:
@@ -97,6 +101,27 @@ def test_a_step_of_an_unknown_walk_takes_no_value_that_a_loop_starts_with() -> N
     assert ("unknown_walk", f"/{LOOP}/loop/0/walk") in _found(document)
 
 
+@pytest.mark.parametrize(
+    ("loops", "names"),
+    [
+        ([{"until": "look.good"}], ["look"]),
+        ([{"until": "look.good", "as": "redraw"}, {"until": "look.good"}], ["redraw", "look"]),
+        ([{"until": "look.good"}, {"until": "look.good"}, {"until": "look.good"}], ["look", "look_2", "look_3"]),
+        ([{"until": "look.good"}, {"until": "draw.good", "as": "look"}], ["look_2", "look"]),
+        ([{}, {"as": "all"}, {"until": "look.good"}], ["", "", "look"]),
+    ],
+)
+def test_each_loop_that_a_flag_can_end_has_a_name_of_its_own(loops: list[dict[str, str]], names: list[str]) -> None:
+    """Side by side, and each in the one before."""
+    steps: list[Any] = [{"loop": [DRAW, LOOK], "times": "2", **loop} for loop in loops]
+    nested: list[Any] = [DRAW, LOOK]
+    for loop in reversed(loops):
+        nested = [{"loop": nested, "times": "2", **loop}]
+    for task_steps in (steps, [{"choose": "@task.on", "cases": {"true": steps}}], nested):
+        task = Task.model_validate({"outputs": ["picture"], "steps": task_steps})
+        assert [loop.name for loop in loops_of(task)] == names
+
+
 PROBLEMS: list[Case] = [
     ("bad_times", sets(f"{LOOP}/times", "most"), f"/{LOOP}/times"),
     ("bad_times", sets(f"{LOOP}/times", "rate"), f"/{LOOP}/times"),
@@ -108,6 +133,12 @@ PROBLEMS: list[Case] = [
     ("loop_without_bound", drops(f"{LOOP}/times"), f"/{LOOP}"),
     ("unknown_key", sets(f"{LOOP}/name", "x"), f"/{LOOP}/name"),
     ("bad_value", sets(f"{LOOP}/loop", []), f"/{LOOP}/loop"),
+    ("bad_name", sets(f"{LOOP}/as", "a.b"), f"/{LOOP}/as"),
+    (
+        "duplicate_name",
+        sets(f"{LOOP}", {"loop": [{"loop": [DRAW, LOOK], **TIMED}, LOOK], **TIMED}),
+        f"/{LOOP}/loop/0/as",
+    ),
     ("bad_until", sets(f"{LOOP}/until", "look.text"), f"/{LOOP}/until"),
     ("unknown_result", sets(f"{LOOP}/until", "look.god"), f"/{LOOP}/until"),
     ("unknown_result", sets(f"{LOOP}/until", "last.good"), f"/{LOOP}/until"),

@@ -112,7 +112,10 @@ async def test_outputs_are_texts_media_and_numbers(reach: Running) -> None:
             ("actions_taken", m.InlineTensor(dtype="bfloat16", shape=(2,), data=words.tobytes())),
         ):
             fake.say(m.Output(run=run.run, name=name, index=0, value=value, modality=""))
-        loops = (m.LoopEnd(walk="act", loop="denoise", iterations=9, reason="bound"),)
+        loops = (
+            m.LoopEnd(walk="act", loop="denoise", iterations=9, reason="bound"),
+            m.LoopEnd(walk="", loop="turns", iterations=2, reason="stop"),
+        )
         fake.say(m.Finished(run=run.run, read=12, found=4, loops=loops))
 
     fake._begin = answer  # type: ignore[method-assign]
@@ -121,6 +124,7 @@ async def test_outputs_are_texts_media_and_numbers(reach: Running) -> None:
     told = (await reach.http.post(path, json={"inputs": inputs})).json()
     assert (told["parameters"]["read"], told["parameters"]["cached_tokens"]) == (12, 4)
     assert told["parameters"]["reason.act.denoise"] == "bound"
+    assert told["parameters"]["reason.turns"] == "stop"
     film, reached, taken = told["outputs"]
     assert [base64.b64decode(one) for one in film["data"]] == [PNG, PNG + b"2"]
     assert (film["datatype"], film["shape"]) == ("BYTES", [2])

@@ -32,6 +32,7 @@ class Resumable:
         self.outputs: dict[str, list[Any]] = {name: [] for name in self.task.outputs}
         self.asked: list[dict[str, Any]] = []
         self._texts: dict[str, str] = {}
+        self.ends: dict[str, tuple[int, str]] = {}
 
     def run(self) -> None:
         """To the end, or to a refusal that no step reads."""
@@ -62,6 +63,8 @@ class Resumable:
         for output in self.outputs:
             self.outputs[output] += [plain(value) for _, value in self.cluster.outputs[name, output]]
         self.cluster.cancel(name)
+        for loop, ended in legs.ended.items() if legs is not None else ():
+            self.ends[loop] = self.ends.get(loop, (0, ""))[0] + ended.passes, ended.reason
         return legs
 
     def _over(self, name: str, first: Itinerary, legs: Legs | None) -> None:
@@ -83,11 +86,16 @@ def _served(function: Function) -> Callable[[Call], dict[str, Any]]:
     return lambda call: dict(function(dict(call.inputs), call.iteration))
 
 
+NAMED = (38, 135, 196, 224)
+"""Tasks with loops that a flag beside their `until` names, behind approvals and before them, on one to three ranks."""
+
+
 @pytest.mark.parametrize("components", [CATALOGUE, RESIDENT], ids=["stepped", "resident"])
 def test_random_tasks_agree_with_plain_python(components: Catalogue) -> None:
     """Approvals among branches, loops and names in any mix, on one to three ranks."""
     asked = refused = 0
-    for seed in range(16):
+    reasons = set[str]()
+    for seed in (*range(16), *NAMED):
         scenario = task_scenario(seed, components, asks=True)
         for request in scenario.requests:
             found = Resumable(scenario, request, seed)
@@ -95,7 +103,10 @@ def test_random_tasks_agree_with_plain_python(components: Catalogue) -> None:
             wanted = {name: list(request.outputs.get(name, ())) for name in found.outputs}
             assert found.outputs == wanted, (seed, request.params)
             assert found.asked == request.asked, (seed, request.params)
+            assert found.ends == request.ends, (seed, request.params)
+            reasons |= {reason for _, reason in found.ends.values()}
             asked += len(found.asked)
             refused += any(not decided(i).approved for i in range(len(found.asked)))
     assert asked > 40
+    assert reasons == {"stop", "bound", "odd"}
     assert refused > 5

@@ -14,6 +14,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
 from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.itinerary import expanded_request, legs_of
 from walkgraph.placement.request import fill_params, name_inputs
 from walkgraph.simulation.reference.random_walks import CATALOGUE, RESIDENT, mix, plain
@@ -53,6 +54,11 @@ def run(graph: Graph, ranks: int, answers: Mapping[str, Sequence[Answer]], *, se
     waiting = {rank: core.standing("r") for rank, core in cluster.cores.items()}
     assert cluster.done("r") == set(first.ranks), waiting
     return cluster
+
+
+def ends_of(legs: Legs | None) -> dict[str, tuple[int, str]]:
+    """Loop -> (passes, why it ended)."""
+    return {name: (one.passes, one.reason) for name, one in legs.ended.items()} if legs is not None else {}
 
 
 def inputs_of(cluster: Cluster, node: str) -> list[dict[str, Any]]:
@@ -267,7 +273,7 @@ def test_loops_agree_with_plain_python(ranks: int, data: st.DataObject) -> None:
 @pytest.mark.parametrize("components", [CATALOGUE, RESIDENT], ids=["stepped", "resident"])
 def test_random_tasks_agree_with_plain_python(components: Catalogue) -> None:
     """Branches, loops and names in any mix, on one to three ranks."""
-    passes = 0
+    passes, reasons = 0, set[str]()
     for seed in range(30):
         scenario = task_scenario(seed, components)
         for request in scenario.requests:
@@ -283,8 +289,12 @@ def test_random_tasks_agree_with_plain_python(components: Catalogue) -> None:
             assert cluster.done("r") == set(first.ranks), (seed, request.params)
             outputs = {name: [plain(value) for _, value in cluster.outputs["r", name]] for name in task.outputs}
             assert outputs == request.outputs, (seed, request.params)
+            ended = ends_of(legs)
+            assert ended == request.ends, (seed, request.params)
+            reasons |= {reason for _, reason in ended.values()}
             passes += sum(isinstance(report, m.LegDone) for report in cluster.reports)
     assert passes > 100
+    assert reasons == {"stop", "bound", "odd"}
 
 
 def _served(function: Function) -> Callable[[Call], dict[str, Any]]:

@@ -52,7 +52,7 @@ class Endings:
             seconds=now - run.arrived,
             queued=(now if run.started is None else run.started) - run.arrived,
             times=tuple(run.times),
-            loops=tuple(run.loops),
+            loops=_loops(run),
             read=run.read,
             found=run.found,
             played=run.played,
@@ -84,3 +84,13 @@ class Endings:
     def forget_sessions(self) -> None:
         for freed in self._sessions.take_gone():
             self._pages.give(freed)
+
+
+def _loops(run: RunRecord) -> tuple[m.LoopEnd, ...]:
+    """The ends of loops in Walks, as the ranks tell them, and of loops of steps."""
+    legs = run.request.legs if run.error is None else None
+    of_steps = legs.ended if legs is not None else {}
+    steps = (
+        m.LoopEnd(walk="", loop=name, iterations=ended.passes, reason=ended.reason) for name, ended in of_steps.items()
+    )
+    return (*run.loops, *steps)

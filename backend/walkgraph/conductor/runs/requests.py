@@ -25,7 +25,7 @@ class Request:
     session: SessionPolicy | None
     """The task's policy if the request names a session."""
     legs: Legs | None = None
-    """The legs that follow."""
+    """The legs of a task whose steps loop or wait for a person."""
     given: dict[str, m.Value] = field(default_factory=dict[str, m.Value])
     """Every value by its name, of a run with an approval to come."""
 
@@ -63,5 +63,5 @@ def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: i
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
     itinerary, legs = itineraries.legs(submit, params, given, found.expanded)
-    asks = legs is not None and bool(approvals_of(task))
+    asks = itinerary.more and bool(approvals_of(task))
     return Request(itinerary, params, inputs, found.tokens, session, legs, values if asks else {})

@@ -37,6 +37,8 @@ class WalkFacts:
     """Walk input -> ranks that read it."""
     required: frozenset[str]
     """Walk inputs that are the only feed of a required port."""
+    reasons: Mapping[str, tuple[str, ...]]
+    """Result that ends a loop of steps -> flags that may say why."""
 
 
 class Facts:
@@ -81,7 +83,17 @@ def _facts(plan: Plan, walk: WalkPlan) -> WalkFacts:
         copies=_copies(walk),
         readers=_readers(walk),
         required=_required(plan, walk),
+        reasons=_reasons(walk),
     )
+
+
+def _reasons(walk: WalkPlan) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for edge in walk.edges:
+        result, _, flag = edge.target.port.partition(".")
+        if edge.target.kind == "result" and flag:
+            found.setdefault(result, {})[flag] = None
+    return {result: tuple(flags) for result, flags in found.items()}
 
 
 def shared_branches(one: tuple[B, ...], other: tuple[B, ...]) -> tuple[B, ...]:

@@ -4,7 +4,7 @@ are left out.
 `tables` explains the columns; `graph.structure` has found the order of uses and the route of every edge.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ from walkgraph.placement.tables import (
     Target,
     UsePlan,
     WalkPlan,
+    flag_beside,
 )
 
 CHUNK = "chunk"
@@ -320,6 +321,7 @@ class _EdgeTables:
             edge = self._edge(len(found), route)
             if edge is not None:
                 found.append(edge)
+                found.extend(self._flags_beside(edge, route))
         for stream in self.context.assignment.graph.streams:
             for end in self.walk.ports(stream.from_) if self.walk.name in stream.walks else ():
                 if end.entry is not None and end.entry.index in self.at:
@@ -347,6 +349,16 @@ class _EdgeTables:
             on_device=self.context.on_device(transport),
             merged=route.merge,
         )
+
+    def _flags_beside(self, edge: EdgePlan, route: Route) -> Iterator[EdgePlan]:
+        """The edges of the flags that say why a result ended a loop of steps: they go where it goes."""
+        entry, result = route.source.entry, edge.target.port
+        if entry is None or edge.target.kind != "result" or (self.walk.name, result) not in self.context.endings:
+            return
+        flags = self.context.reasons(entry.node).get(route.source.port, ())
+        for index, flag in enumerate(flags, edge.index + 1):
+            source, target = replace(edge.source, port=flag), replace(edge.target, port=flag_beside(result, flag))
+            yield replace(edge, index=index, source=source, target=target)
 
     def _asks_service(self, route: Route) -> bool:
         node = self.context.assignment.graph.nodes.get(route.source.entry.node) if route.source.entry else None

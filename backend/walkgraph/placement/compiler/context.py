@@ -64,6 +64,12 @@ class Context:
         component = self.catalogue.get(named.component) if named is not None else None
         return component is not None and component.host
 
+    def reasons(self, node: str) -> Mapping[str, tuple[str, ...]]:
+        """Flag of a node that may end a loop -> flags that say why (`Component.reasons`)."""
+        named = self.assignment.graph.nodes.get(node)
+        component = self.catalogue.get(named.component) if named is not None else None
+        return component.reasons if component is not None else {}
+
     @cached_property
     def chosen(self) -> frozenset[tuple[str, str]]:
         """(Walk, result) by which a task chooses steps, or ends a loop of them, or that is kept while a person is
@@ -72,12 +78,17 @@ class Context:
         for task in self.assignment.graph.tasks.values():
             for choice in choices_of(task):
                 found.update(meanings(task, choice.step.choose, choice.loops))
-            for loop in loops_of(task):
-                found.update(meanings(task, loop.step.until, ()) if loop.step.until is not None else ())
             for approval in approvals_of(task):
                 for kept in kept_results(task, approval):
                     found.update(meanings(task, kept, approval.at.loops))
-        return frozenset(found)
+        return self.endings | found
+
+    @cached_property
+    def endings(self) -> frozenset[tuple[str, str]]:
+        """(Walk, result) that ends a loop of a task's steps."""
+        tasks = self.assignment.graph.tasks.values()
+        untils = ((task, loop.step.until) for task in tasks for loop in loops_of(task) if loop.step.until is not None)
+        return frozenset(found for task, until in untils for found in meanings(task, until, ()))
 
     @cached_property
     def result_readers(self) -> Mapping[str, frozenset[Rank]]:

@@ -3,7 +3,7 @@ and all they need."""
 
 from collections.abc import Iterator, Sequence
 
-from walkgraph.placement.expansion.state_machine import Expansion
+from walkgraph.placement.expansion.state_machine import Expansion, PassEnd
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, sources_of
 from walkgraph.placement.tables import Plan
 
@@ -23,7 +23,7 @@ def needed(plan: Plan, expansion: Expansion, wanted: Sequence[str]) -> list[int]
     ]
     queue += _shown(expansion)
     live = set(queue)
-    needs = _Needs(drafts, expansion.choices)
+    needs = _Needs(drafts, expansion.choices, expansion.pass_ends)
     passes: dict[Key, list[int]] = {}
     for i, seen in enumerate(drafts):
         passes.setdefault(seen.key, []).append(i)
@@ -47,8 +47,13 @@ def _shown(expansion: Expansion) -> Iterator[int]:
 class _Needs:
     """The drafts that a draft depends on. Each writer of a state or stream is reported once."""
 
-    def __init__(self, drafts: list[Draft], choices: list[ChoiceDraft]) -> None:
+    def __init__(self, drafts: list[Draft], choices: list[ChoiceDraft], pass_ends: Sequence[PassEnd]) -> None:
         self.drafts, self.choices = drafts, choices
+        self.judged: dict[int, list[int]] = {}
+        """Draft -> the choices that end the passes around it."""
+        for drafts_of_pass, choice in pass_ends:
+            for draft in drafts_of_pass:
+                self.judged.setdefault(draft, []).append(choice)
         self.writers: dict[int, list[int]] = {}
         """State -> drafts that may change it and have not been reported yet, the first one last."""
         self.producers: dict[int, list[int]] = {}
@@ -60,7 +65,7 @@ class _Needs:
 
     def of(self, index: int) -> list[int]:
         draft = self.drafts[index]
-        decided = [*(choice for choice, _ in draft.cases), *draft.ends]
+        decided = [*(choice for choice, _ in draft.cases), *draft.ends, *self.judged.get(index, ())]
         bindings = [*draft.bindings.values(), *(self.choices[choice].source for choice in decided)]
         needed = [source.step for binding in bindings for source in sources_of(binding)]
         for state in draft.facts.homes:

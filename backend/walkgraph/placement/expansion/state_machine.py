@@ -23,12 +23,24 @@ from walkgraph.graph.document import (
     WalkStep,
 )
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.steps import inside, lanes, steps_of
+from walkgraph.graph.steps import inside, lanes, loops_of, steps_of
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.expansion.approving import Approval, Approvals, Going
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, as_text, sources_of
 from walkgraph.placement.request import Given, TurnAt, by_name, reads_calls
-from walkgraph.placement.tables import Binding, Branch, FromInput, FromLatest, FromLiteral, FromStep, LegAnswer, Scalar
+from walkgraph.placement.tables import (
+    BOUND,
+    STOP,
+    Binding,
+    Branch,
+    FromInput,
+    FromLatest,
+    FromLiteral,
+    FromStep,
+    LegAnswer,
+    Scalar,
+    flag_beside,
+)
 
 MAX_STEPS = 20_000
 """The most steps of one request; a `for` or a loop may stand inside another."""
@@ -61,6 +73,23 @@ class Seen(NamedTuple):
     """The pass of each loop around it."""
 
 
+class LoopEnded(NamedTuple):
+    """How a loop of steps ended."""
+
+    passes: int
+    """Summed over all its entries."""
+    reason: str
+    """The end of its last entry, as for a loop in a Walk."""
+
+
+class PassEnd(NamedTuple):
+    """The end of a pass of a loop, by a result."""
+
+    drafts: range
+    """Those of the pass."""
+    choice: int
+
+
 @dataclass
 class Expansion:
     facts: Facts
@@ -86,11 +115,15 @@ class Expansion:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kept result -> its value as a case names it, for those that have one."""
     seen: list[Seen] = field(default_factory=list[Seen])
+    pass_ends: list[PassEnd] = field(default_factory=list[PassEnd])
+    ended: dict[str, LoopEnded] = field(default_factory=dict[str, LoopEnded])
+    """Loops that have ended since a person last decided, by their names. Known leg by leg."""
     left: int = MAX_STEPS
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
         self.approvals = Approvals(self.task, self.texts)
+        self.loops = {id(found.step): found.name for found in loops_of(self.task)}
         self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)} | self.approvals.names
         """Names of steps; a text that begins with another name is a literal."""
         self.outside = Place(tuple(parts_of_request(self.task, self.given)))
@@ -131,9 +164,11 @@ class Expansion:
         if self.needed is None:
             self.approvals.certain += 1
             return
-        kept = (self._bind(name, place) for name in self.approvals.kept(step))
-        decision = yield Approval(number, step, shown, tuple(dict.fromkeys(map(sources_of, kept))))
+        kept = dict.fromkeys(sources_of(self._bind(name, place)) for name in self.approvals.kept(step))
+        beside = (_beside(sources, flag) for sources in kept for flag in self._reasons(sources))
+        decision = yield Approval(number, step, shown, tuple(dict.fromkeys((*kept, *beside))))
         self.approvals.decide(number, step, decision, len(self.drafts))
+        self.ended.clear()
 
     def _add_first(self, options: Sequence[WalkStep], partition: int, place: Place) -> None:
         taken: WalkStep | None = None
@@ -197,22 +232,34 @@ class Expansion:
         self.starts = before | {name: _Start(*since, self._bind(one, place)) for name, one in step.start.items()}
         exits: list[int] = []
         """The approvals that are certain to have come where the loop may end early."""
+        count, reason = 0, None
         for number in range(times):
             begun, asked = len(self.drafts), self.approvals.reached
             self.passes = (*passes, number)
             yield from self.add_all(step.loop, partition, place)
-            alive = any(draft.key in (self.needed or ()) for draft in self.drafts[begun:])
-            alive = alive or self.approvals.reached > asked
-            if number + 1 == times or (self.needed is not None and not alive):
+            if self.needed is not None and not self._does(begun, asked):
                 continue
-            ending, over = self._ending(step, begun, asked)
+            ending, reason = self._ending(step, begun, asked)
             self.ends = (*ends, ending) if ending >= 0 else ends
-            if over or (self.needed is not None and over is None and (yield ending) == 0):
-                break
-            if over is None and step.until is not None:
+            count += 1
+            if reason is None and step.until is not None:
                 exits.append(self.approvals.certain)
+            if self.needed is not None and reason is None and (ending >= 0 or number + 1 < times):
+                reason = self._reason(ending, (yield ending))
+            if reason not in (None, BOUND):
+                break
         self.approvals.certain = min((*exits, self.approvals.certain))
         self.starts, self.passes, self.ends = before, passes, ends
+        if self.needed is not None and step.until is not None and count:
+            self._end(self.loops[id(step)], count, reason or BOUND)
+
+    def _does(self, begun: int, asked: int) -> bool:
+        """True if a pass runs a needed step or asks a person. Its drafts begin at `begun`, its approvals at `asked`."""
+        return any(draft.key in (self.needed or ()) for draft in self.drafts[begun:]) or self.approvals.reached > asked
+
+    def _end(self, loop: str, passes: int, reason: str) -> None:
+        before = self.ended[loop].passes if loop in self.ended else 0
+        self.ended[loop] = LoopEnded(before + passes, reason)
 
     def _times(self, step: LoopStep) -> int:
         try:
@@ -221,21 +268,36 @@ class Expansion:
             message = f"the number of passes of a loop has no value with these parameters: {error}"
             raise InvalidInput(message, "/params") from None
 
-    def _ending(self, step: LoopStep, begun: int, asked: int) -> tuple[int, bool | None]:
-        """(the choice that ends a loop, -1 for none; whether it ends, None while that isn't known), by a result of the
-        pass whose drafts begin at `begun` and whose approvals at `asked`."""
+    def _ending(self, step: LoopStep, begun: int, asked: int) -> tuple[int, str | None]:
+        """(the choice that ends a loop, -1 for none; why it ends, `bound` if it doesn't, None while that isn't known),
+        by a result of the pass whose drafts begin at `begun` and whose approvals at `asked`."""
         owner, _, result = (step.until or "").partition(".")
         if owner in self.approvals.names:
             decision = self.approvals.latest(owner, asked)
-            return -1, decision.approved if decision is not None else None
+            return -1, None if decision is None else STOP if decision.approved else BOUND
         sources = tuple(FromStep(draft, result) for draft in self.latest.get(owner, ()) if draft >= begun)
         if self.needed is not None:
             sources = tuple(source for source in sources if self.drafts[source.step].key in self.needed)
         fresh, text = self.approvals.apart(sources)
+        reasons = self._reasons(sources)
+        flags = (flag for flag in reasons if self.approvals.apart(_beside(sources, flag))[1] == "true")
+        kept = next(flags, STOP) if text == "true" else BOUND
         if not fresh:
-            return -1, text == "true" if sources else None
-        self.choices.append(ChoiceDraft(FromLatest(fresh), ("true",), 0 if text == "true" else -1))
+            return -1, kept if sources else None
+        verdicts = {BOUND: -1, STOP: 0} | {flag: 2 + i for i, flag in enumerate(reasons)}
+        self.choices.append(ChoiceDraft(FromLatest(fresh), ("true",), verdicts[kept], reasons))
+        self.pass_ends.append(PassEnd(range(begun, len(self.drafts)), len(self.choices) - 1))
         return len(self.choices) - 1, None
+
+    def _reasons(self, sources: Sequence[FromStep]) -> tuple[str, ...]:
+        """The flags that may say why one of these results ends a loop."""
+        found = (self.drafts[source.step].facts.reasons.get(source.result, ()) for source in sources)
+        return tuple(dict.fromkeys(flag for flags in found for flag in flags))
+
+    def _reason(self, choice: int, verdict: LegAnswer) -> str:
+        """Why a pass was the last, by the verdict of the choice that ends it; `bound` if it need not be."""
+        verdict = _branch(verdict)
+        return (STOP, BOUND, *self.choices[choice].reasons)[verdict] if choice >= 0 and verdict >= 0 else BOUND
 
     def _add_each(self, step: ForStep, partition: int, place: Place) -> Going:
         if self.untaken:
@@ -361,6 +423,10 @@ class _Start(NamedTuple):
 def _stops(steps: Iterable[Step]) -> bool:
     """True if a leg may end inside these steps."""
     return any(isinstance(step, LoopStep | ApproveStep) or any(map(_stops, inside(step))) for step in steps)
+
+
+def _beside(sources: Sequence[FromStep], flag: str) -> tuple[FromStep, ...]:
+    return tuple(FromStep(source.step, flag_beside(source.result, flag)) for source in sources)
 
 
 def _branch(answer: LegAnswer) -> int:

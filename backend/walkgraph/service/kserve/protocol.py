@@ -103,7 +103,8 @@ class InferAnswer(BaseModel):
     model_version: str
     id: str = ""
     parameters: dict[str, Any]
-    """`run`, `seed`, the tokens read and found in caches, and `reason.WALK.LOOP`: why each loop ended."""
+    """`run`, `seed`, the tokens read and found in caches, and `reason.NAME`: why each loop ended, by `WALK.LOOP`, or by
+    the name of a loop of steps."""
     outputs: list[OutputTensor]
 
 
@@ -258,7 +259,7 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
     end = run.finished
     counts: dict[str, Any] = {}
     if end is not None:
-        reasons = {f"reason.{loop.walk}.{loop.loop}": loop.reason for loop in end.loops}
+        reasons = {f"reason.{loop.name}": loop.reason for loop in end.loops}
         counts = {"read": end.read, "cached_tokens": end.found, **reasons}
     return {**head, "parameters": {"run": run.id, "seed": run.seed, **counts}, "outputs": told}, chunks
 

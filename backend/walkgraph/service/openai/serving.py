@@ -22,7 +22,7 @@ from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role
 from walkgraph.graph.document import ForStep, Graph, Step, Task, TaskParam, TurnsStep
-from walkgraph.graph.steps import handings, inside, is_needed, lanes, steps_of
+from walkgraph.graph.steps import handings, inside, is_needed, lanes, loops_of, steps_of
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
 from walkgraph.graph.turns import turn_parts
@@ -53,6 +53,8 @@ class Output:
     come many times too.)"""
     loops: frozenset[tuple[str, str]]
     """(Walk, innermost loop with an `until`) pairs that it leaves from."""
+    around: frozenset[str] = frozenset()
+    """The loops of steps with an `until` around the steps that send it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +297,12 @@ def _planned(plan: Plan | None) -> Mapping[tuple[str, str], str]:
 
 def _outputs(graph: Graph, task: Task, planned: Mapping[tuple[str, str], str]) -> Iterator[Output]:
     """The declared outputs, with what the edges of the task's Walks say about them."""
-    walks = dict.fromkeys(at.step.walk for at in steps_of(task))
+    around: dict[str, set[str]] = {}
+    for at in steps_of(task):
+        names = {loops_of(task)[loop].name for loop in at.loops}
+        around.setdefault(at.step.walk, set()).update(names - {""})
     made: dict[str, list[tuple[WalkStructure, Edge]]] = {}
-    for walk in walks:
+    for walk in around:
         for edge in (found := structure(graph.walks[walk], walk)).routes:
             if edge.target.kind == "out":
                 made.setdefault(edge.target.name, []).append((found, edge))
@@ -307,7 +312,8 @@ def _outputs(graph: Graph, task: Task, planned: Mapping[tuple[str, str], str]) -
         modality = next(filter(None, kinds), "")
         each = any(edge.leave == "each" for _, edge in edges)
         loops = {(walk.name, loop) for walk, edge in edges if (loop := _judged_loop(walk, edge))}
-        yield Output(name, modality, each, frozenset(loops))
+        passes = frozenset(loop for walk, _ in edges for loop in around[walk.name])
+        yield Output(name, modality, each, frozenset(loops), passes)
 
 
 def _modality(graph: Graph, edge: Edge) -> str:

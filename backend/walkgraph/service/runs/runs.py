@@ -27,6 +27,7 @@ from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
 from walkgraph.wire import messages as m
+from walkgraph.wire.totals import joined_ends
 
 Event = m.Accepted | m.Output | m.Asked | m.Decided | m.Finished
 Sender = Callable[[m.ToConductor], None]
@@ -445,7 +446,7 @@ def together(before: m.Finished, end: m.Finished) -> m.Finished:
         seconds=before.seconds + end.seconds,
         queued=before.queued + end.queued,
         times=(*before.times, *end.times),
-        loops=(*before.loops, *end.loops),
+        loops=joined_ends((*before.loops, *end.loops)),
         read=before.read + end.read,
         found=before.found + end.found,
         played=_all_played(before.played, end.played),

@@ -70,6 +70,8 @@ class _Builder:
         self.draw, self.asks = draw, asks
         self.left = 10
         """The number of steps that may still be made."""
+        self.loops = 0
+        """The number of loops that have a name."""
 
     def steps(self, depth: int, *, in_loop: bool) -> tuple[Step, ...]:
         return tuple(self.step(depth, in_loop=in_loop) for _ in range(self.draw.integer(1, 3)))
@@ -104,7 +106,7 @@ class _Builder:
     def loop(self, depth: int) -> LoopStep:
         body = self.steps(depth + 1, in_loop=True)
         owners = [*dict.fromkeys(_owners(body))]
-        until = f"{self.draw.one(owners)}.stop" if owners and self.draw.flag() else None
+        until = f"{self.draw.one(owners)}.stop" if owners and self.draw.integer(0, 3) else None
         said = [step.as_ for step in body if isinstance(step, ApproveStep) and step.as_ is not None]
         until = f"{self.draw.one(said)}.approved" if said and self.draw.flag() else until
         start: dict[str, Literals] = {}
@@ -112,7 +114,11 @@ class _Builder:
             start[f"{self.draw.one(owners)}.out"] = self.binding(in_loop=False)
         if said and self.draw.flag():
             start[f"{self.draw.one(said)}.note"] = self.binding(in_loop=False)
-        return LoopStep(loop=body, times=self.draw.one(["1", "2", "3", "n"]), until=until, start=start)
+        name = None
+        if self.draw.flag():
+            self.loops, name = self.loops + 1, f"loop{self.loops}"
+        times = self.draw.one(["1", "2", "3", "n"])
+        return LoopStep.model_validate({"loop": body, "times": times, "until": until, "start": start, "as": name})
 
     def walk(self, *, in_loop: bool) -> WalkStep:
         ports = PORTS[: self.draw.integer(1, 2)]

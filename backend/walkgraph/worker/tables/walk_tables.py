@@ -25,6 +25,7 @@ from walkgraph.placement.tables import (
     StepPlan,
     UsePlan,
     WalkPlan,
+    flag_beside,
 )
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering
 from walkgraph.worker.tables.use_ends import Streams, UseEnds
@@ -346,9 +347,13 @@ def result_readers(plan: Plan, steps: Sequence[StepPlan], leg: Itinerary | Leg) 
     """Step's result -> the ranks that read it in a step of a leg, make one of its choices by it, or send it to be
     kept."""
     found = defaultdict[FromStep, set[Rank]](set)
-    for one in (*leg.choices, *leg.keep):
-        for source in one.sources:
-            found[source].add(deciding_rank(plan, steps, source))
+    for choice in leg.choices:
+        for source in choice.sources:
+            beside = (FromStep(source.step, flag_beside(source.result, flag)) for flag in choice.reasons)
+            for read in (source, *beside):
+                found[read].add(deciding_rank(plan, steps, source))
+    for source in (source for one in leg.keep for source in one.sources if result_edges(plan, steps, source)):
+        found[source].add(deciding_rank(plan, steps, source))
     ranks = {step.walk: _input_ranks(plan.walks[step.walk]) for step in leg.steps}
     for step in leg.steps:
         for name, binding in step.bindings.items():

@@ -24,6 +24,7 @@ from walkgraph.placement.tables import (
     Plan,
     StepChoice,
     StepPlan,
+    flag_beside,
 )
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, Arrived, Ref, Started
@@ -296,7 +297,7 @@ class StepResults:
             last = self.last(one.sources)
             if last is _LATER:
                 return None
-            if isinstance(last, FromStep) and self._decides(last):
+            if isinstance(last, FromStep) and self._gives(last) and self._decides(last):
                 if last not in self.values:
                     return None
                 found.append((one.name, self.values[last]))
@@ -311,12 +312,31 @@ class StepResults:
             if last is ABSENT:
                 self.verdicts[choice.index] = len(choice.cases) if choice.otherwise < 0 else choice.otherwise
             elif isinstance(last, FromStep) and last in self.values and self._decides(last):
-                value = self.values[last]
-                case = self._text(value) if value is not ABSENT else None
+                case = self._case(last)
                 branch = choice.cases.index(case) if case in choice.cases else len(choice.cases)
-                self.verdicts[choice.index] = branch
-                found.append((choice.index, branch))
+                verdict = branch if branch else self._ends(choice, last)
+                if verdict is not None:
+                    self.verdicts[choice.index] = verdict
+                    found.append((choice.index, verdict))
         return found
+
+    def _ends(self, choice: StepChoice, result: FromStep) -> int | None:
+        """The verdict of a choice whose first branch is taken: by the flag that says why; None while one isn't
+        known."""
+        for number, flag in enumerate(choice.reasons, len(choice.cases) + 1):
+            beside = FromStep(result.step, flag_beside(result.result, flag))
+            if not self._gives(beside):
+                continue
+            if beside not in self.values:
+                return None
+            if self._case(beside) == "true":
+                return number
+        return 0
+
+    def _case(self, result: FromStep) -> str | None:
+        """A known result as a case names it."""
+        value = self.values[result]
+        return self._text(value) if value is not ABSENT else None
 
     def last(self, sources: Sequence[FromStep]) -> FromStep | Any:
         """The last of these results whose step is taken, ABSENT if none is; `_LATER` while that isn't known."""
@@ -325,6 +345,10 @@ class StepResults:
             if taken is not False:
                 return source if taken else _LATER
         return ABSENT
+
+    def _gives(self, source: FromStep) -> bool:
+        """True if the step has such a result: of several that may end a loop, not all have the same flags beside it."""
+        return bool(result_edges(self._plan, self._steps, source))
 
     def _decides(self, source: FromStep) -> bool:
         return deciding_rank(self._plan, self._steps, source) == self._rank

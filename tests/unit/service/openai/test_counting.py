@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from walkgraph.ids import RunId
-from walkgraph.service.openai.counting import is_cut, loops_of, reasons, tokens
+from walkgraph.service.openai.counting import is_cut, loops_of, reasons, text_tokens, tokens
 from walkgraph.service.openai.serving import Output
 from walkgraph.wire import messages as m
 
 ANSWER = m.LoopEnd(walk="decode", loop="answer", iterations=7, reason="stop")
 FRAMES = m.LoopEnd(walk="speak", loop="frames", iterations=20, reason="bound")
+TURNS = m.LoopEnd(walk="", loop="turns", iterations=3, reason="bound")
 END = m.Finished(run=RunId("r"), loops=(ANSWER, FRAMES))
 TEXT = Output("text", "text", True, frozenset({("decode", "answer")}))
 THOUGHT = Output("thought", "text", True, frozenset({("decode", "answer"), ("think", "tokens")}))
 SOUND = Output("sound", "audio", False, frozenset())
 BOUNDED = Output("sound", "audio", True, frozenset({("speak", "frames")}))
 PICTURE = Output("image", "image", False, frozenset())
+REPLY = Output("reply", "text", False, frozenset(), frozenset({"turns"}))
+SAID = Output("said", "audio", False, frozenset(), frozenset({"turns"}))
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,19 @@ def test_sound_that_leaves_from_the_only_loop_ends_with_it() -> None:
     assert reasons(structs.replace(END, loops=(FRAMES,)), SOUND) == {"sound": "bound"}
     both = (FRAMES, structs.replace(ANSWER, reason="derailed"))
     assert reasons(structs.replace(END, loops=both), SOUND) == {"sound": "derailed"}
+
+
+def test_an_output_of_a_loop_of_steps_ends_with_it_and_its_passes_are_no_tokens() -> None:
+    end = structs.replace(END, loops=(ANSWER, FRAMES, TURNS))
+    written = replace(TEXT, around=frozenset({"turns"}))
+    assert loops_of(end, REPLY) == [TURNS]
+    assert reasons(end, written, REPLY) == {"text": "bound", "reply": "bound"}
+    assert reasons(end, TEXT, PICTURE) == {"text": "stop"}
+    assert [text_tokens(end, one, 5, 0) for one in (written, REPLY)] == [7, 5]
+
+
+def test_sound_of_a_loop_of_steps_counts_by_all_loops_in_walks() -> None:
+    end = structs.replace(END, loops=(ANSWER, structs.replace(FRAMES, reason="stop"), TURNS))
+    assert (tokens(loops_of(end, SAID)), tokens(loops_of(end, SOUND))) == (27, 27)
+    assert reasons(end, TEXT, SAID) == {"text": "stop", "said": "bound"}
+    assert reasons(end, TEXT, SOUND) == {"text": "stop", "sound": "stop"}

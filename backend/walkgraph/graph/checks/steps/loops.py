@@ -29,8 +29,13 @@ def check_step_loops(context: Context, name: str, task: Task, named: Named) -> N
     if not loops:
         return
     _alone(context, name, task, loops[0])
+    taken: set[str] = set()
     for loop in loops:
         path = ("tasks", name, *segments(loop.pointer))
+        if loop.step.as_ is not None and loop.step.as_ in taken:
+            message = f"the task has a loop of steps `{loop.step.as_}` twice; rename this one"
+            context.add("duplicate_name", (*path, "as"), message)
+        taken |= {loop.step.as_} if loop.step.as_ is not None else set()
         if not context.draft.is_broken(*path, "times"):
             _times(context, name, (*path, "times"), loop.step.times)
         if loop.step.until is not None:
