@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.support.recording import Asked, Recording, Write, answered, threaded_recording
@@ -156,7 +157,8 @@ def test_an_agent_ends_after_its_turns(running: Service) -> None:
 def test_openai_s_answer_tells_whether_the_turns_ran_out(
     running: Service, turns: int, finish: str, reason: str
 ) -> None:
-    with running.http() as http:
+    token = {"Authorization": f"Bearer {running.token}"}
+    with httpx.Client(base_url=running.told["url"], headers=token, timeout=300, trust_env=False) as http:
         body = {"model": "agent/ask", "messages": ASKED, "turns": turns}
         choice = http.post("/v1/chat/completions", json=body).json()["choices"][0]
         assert (choice["finish_reason"], choice["finish_reasons"]) == (finish, {"text": reason})

@@ -393,8 +393,7 @@ export interface ChooseStep {
   otherwise?: Step[];
 }
 /**
- * Runs its steps again and again, one pass after the other: `times` passes, or up to the one whose result `until`
- * is true.
+ * Runs its steps pass after pass: `times` passes, or up to the one whose result `until` is true.
  */
 export interface LoopStep {
   /**
@@ -415,6 +414,10 @@ export interface LoopStep {
   start?: {
     [k: string]: boolean | number | string;
   };
+  /**
+   * Its name where a run tells why it ended; without it, the step that `until` names.
+   */
+  as?: string | null;
 }
 /**
  * Waits until a person approves or refuses what it shows. Only the shown results and those that later steps take

@@ -1,4 +1,5 @@
-// The head of a loop of steps: how often, until when, and what its results start as.
+// The head of a loop of steps: how often, until when, its name where runs tell why it ended, and what its results
+// start as.
 import { Plus, RefreshCw, X } from "lucide-react";
 import { useEditorState } from "../../store/react";
 import { IconButton } from "../../ui/kit";
@@ -11,7 +12,7 @@ import { strings } from "../../strings";
 export function LoopLine(props: ValuesProps<LoopRow>) {
   const { graph, task, row, problems, edits } = props;
   const catalogue = useEditorState((state) => state.catalogue);
-  const { times, until } = row.step;
+  const { times, until, as } = row.step;
   const bad = (field: string) => problems.some((problem) => problem.pointer === `${row.pointer}/${field}`);
   return (
     <BlockHead
@@ -41,6 +42,19 @@ export function LoopLine(props: ValuesProps<LoopRow>) {
         invalid={bad("until")}
         onChange={(flag) => edits.setLoop(row.pointer, { until: flag || undefined })}
       />
+      {(until || as) && (
+        <>
+          <span className="note">{strings.tasks.runsTellWhyAs}</span>
+          <TextCell
+            mono
+            label={strings.tasks.nameOfTheLoop}
+            value={as ?? ""}
+            placeholder={strings.tasks.itsFlagsStep}
+            invalid={bad("as")}
+            onCommit={(name) => edits.setLoop(row.pointer, { as: name.trim() || undefined })}
+          />
+        </>
+      )}
     </BlockHead>
   );
 }

@@ -80,8 +80,9 @@ export interface LoopEndShown {
   at: number;
 }
 
-/** Why a loop that a value can end was over in the run, on the device or call by call. */
+/** Why a loop that a value can end was over in the run, on the device, call by call, or of steps. */
 export interface LoopReasonShown {
+  /** Empty for a loop of steps. */
   walk: string;
   loop: string;
   iterations: number;
