@@ -30,6 +30,11 @@ class Output:
     """Passes of the loops of steps that it comes from, outermost first."""
 
 
+def loop_name(loop: Mapping[str, Any]) -> str:
+    """`walk.loop` for one of `usage.loops`, or the name of a loop of steps."""
+    return f"{loop['walk']}.{loop['loop']}" if loop["walk"] else loop["loop"]
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of a run that is over, or waits for a person. `result["film"]` holds all values of one output;
@@ -54,8 +59,7 @@ class Result:
     def reasons(self) -> Mapping[str, str]:
         """`walk.loop`, or the name of a loop of steps -> why it ended, for loops that a value can end: `stop`, `bound`
         (its limit was reached), or what a component says of it."""
-        loops = self.usage.get("loops", ())
-        return {".".join(filter(None, (loop["walk"], loop["loop"]))): loop["reason"] for loop in loops}
+        return {loop_name(loop): loop["reason"] for loop in self.usage.get("loops", ())}
 
     def __getitem__(self, name: str) -> Sequence[Value]:
         """The values of an output. Raises KeyError if it has none."""

@@ -322,6 +322,23 @@ def test_numbers_are_given_and_shown_as_words_and_a_film_is_one_file(
     assert "numbers as `0.1 0.2`" in capsys.readouterr().err
 
 
+def test_a_run_says_which_loops_did_not_end_by_themselves(
+    service: FakeService, walkgraph: Call, capsys: Output
+) -> None:
+    ends = [("decode", "answer", "stop"), ("speak", "frames", "derailed"), ("", "turns", "bound")]
+    loops = [{"walk": walk, "loop": loop, "iterations": 4, "reason": reason} for walk, loop, reason in ends]
+    usage = {"read": 3, "cached_tokens": 0, "loops": loops}
+    done = ("done", {"run": "r", "seconds": 0.5, "queued": 0.01, "times": TIMES, "usage": usage})
+    service.answers["POST", "/v1/tasks/shapes/draw"] = sse(("accepted", {"run": "r", "seed": 7}), done)
+    assert walkgraph("run", "shapes", "draw") == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[1:4] == [
+        "0.50 s, 10 ms of it queued; seed 7",
+        "speak.frames: derailed after 4",
+        "turns reached its limit of 4",
+    ]
+
+
 def picture(number: int) -> dict[str, str]:
     """Each of another grey."""
     file = io.BytesIO()

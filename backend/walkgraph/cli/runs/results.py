@@ -40,6 +40,7 @@ def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
             output.note("approved" if event.data["approved"] else "refused")
         else:
             result |= {key: event.data[key] for key in ("seconds", "queued", "times")}
+            result["usage"] = event.data.get("usage", {})
             result["error"] = event.data.get("error")
     if not quiet and any(value["type"] == "text" for found in result["outputs"].values() for value in found):
         output.line()
@@ -89,6 +90,14 @@ def show_values(outputs: Mapping[str, list[dict[str, Any]]]) -> None:
             output.line(f"{name}:{words}")
 
 
+def _cut(loop: dict[str, Any]) -> str:
+    """Why a loop ended that did not end in the usual way."""
+    from walkgraph.client.results import loop_name  # a client is slow to import, and most commands need none
+
+    name, count, reason = loop_name(loop), loop["iterations"], loop["reason"]
+    return f"{name} reached its limit of {count}" if reason == "bound" else f"{name}: {reason} after {count}"
+
+
 def show(result: dict[str, Any], files: list[str]) -> None:
     """Print the files written, and how long the run took."""
     if result["error"]:
@@ -98,12 +107,16 @@ def show(result: dict[str, Any], files: list[str]) -> None:
     for file in files:
         output.line(f"wrote {file}")
     seconds = result["seconds"]
-    output.note(f"\n{seconds:.2f} s, {result['queued'] * 1000:.0f} ms of it queued; seed {result['seed']}\n")
+    output.note(f"\n{seconds:.2f} s, {result['queued'] * 1000:.0f} ms of it queued; seed {result['seed']}")
+    for loop in result["usage"].get("loops", ()):
+        if loop["reason"] != "stop":
+            output.note(_cut(loop))
     times = sorted(result["times"], key=lambda row: -row["busy"])
     names = [f"{row['node']} (loop)" if row.get("walk") else row["node"] for row in times]
     rows = [
         (name, r["rank"], r["calls"], f"{r['busy'] * 1000:.1f}", f"{r['queued'] * 1000:.1f}",
          f"{r['busy'] / seconds:.0%}" if seconds else "") for name, r in zip(names, times, strict=True)
     ]  # fmt: skip
+    output.note("")
     with output.on_stderr():
         output.table(("NODE", "RANK", "CALLS", "BUSY MS", "QUEUED MS", "SHARE"), rows, right=(1, 2, 3, 4, 5))

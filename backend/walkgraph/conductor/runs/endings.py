@@ -88,9 +88,11 @@ class Endings:
 
 def _loops(run: RunRecord) -> tuple[m.LoopEnd, ...]:
     """The ends of loops in Walks, as the ranks tell them, and of loops of steps."""
-    legs = run.request.legs if run.error is None else None
-    of_steps = legs.ended if legs is not None else {}
+    legs = run.request.legs
+    if legs is None or run.error is not None:
+        return tuple(run.loops)
     steps = (
-        m.LoopEnd(walk="", loop=name, iterations=ended.passes, reason=ended.reason) for name, ended in of_steps.items()
+        m.LoopEnd(walk="", loop=name, iterations=ended.passes, reason=ended.reason)
+        for name, ended in legs.ended.items()
     )
     return (*run.loops, *steps)
