@@ -302,7 +302,9 @@ class SimulatedClient:
         if error is None:
             if run.request.fails:
                 raise self._simulator.fail("it ends well though a node failed", run.id)
-            self._check_ends(run)
+            ends = {one.name: (one.iterations, one.reason) for one in joined_ends(run.loops) if not one.walk}
+            if run.request.ends not in (None, ends):
+                raise self._simulator.fail(f"its loops end as {ends}, by the book {run.request.ends}", run.id)
             return "done"
         by_node = run.request.fails and run.request.fault in (None, (error.code, error.node))
         fitting = {
@@ -320,11 +322,6 @@ class SimulatedClient:
         if not fitting.get(error.code, False):
             raise self._simulator.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
         return error.code
-
-    def _check_ends(self, run: AskedRun) -> None:
-        ends = {one.name: (one.iterations, one.reason) for one in joined_ends(run.loops) if not one.walk}
-        if run.request.ends not in (None, ends):
-            raise self._simulator.fail(f"its loops end as {ends}, by the book {run.request.ends}", run.id)
 
     def _check_outputs(self, run: AskedRun, *, whole: bool) -> None:
         wanted = run.request.outputs

@@ -14,7 +14,8 @@ from walkgraph.graph.document import Task
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.send_order import send_orders
 from walkgraph.placement.expansion.approving import Approval, replay
-from walkgraph.placement.expansion.state_machine import Expansion, LoopEnded
+from walkgraph.placement.expansion.loop_ends import LoopEnded
+from walkgraph.placement.expansion.state_machine import Expansion
 from walkgraph.placement.moves import Key, Moves, kept_name, sources_of
 from walkgraph.placement.request import Given
 from walkgraph.placement.tables import (
@@ -107,7 +108,7 @@ class Legs:
     @property
     def ended(self) -> Mapping[str, LoopEnded]:
         """The loops of steps that have ended since a person last decided, by their names."""
-        return self._expansion.ended
+        return self._expansion.loops.ended
 
     @property
     def texts(self) -> Mapping[str, str]:

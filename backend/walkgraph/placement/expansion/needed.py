@@ -3,7 +3,8 @@ and all they need."""
 
 from collections.abc import Iterator, Sequence
 
-from walkgraph.placement.expansion.state_machine import Expansion, PassEnd
+from walkgraph.placement.expansion.loop_ends import PassEnd
+from walkgraph.placement.expansion.state_machine import Expansion
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, sources_of
 from walkgraph.placement.tables import Plan
 
@@ -23,7 +24,7 @@ def needed(plan: Plan, expansion: Expansion, wanted: Sequence[str]) -> list[int]
     ]
     queue += _shown(expansion)
     live = set(queue)
-    needs = _Needs(drafts, expansion.choices, expansion.pass_ends)
+    needs = _Needs(drafts, expansion.choices, expansion.loops.passes)
     passes: dict[Key, list[int]] = {}
     for i, seen in enumerate(drafts):
         passes.setdefault(seen.key, []).append(i)

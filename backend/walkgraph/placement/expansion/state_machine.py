@@ -23,9 +23,10 @@ from walkgraph.graph.document import (
     WalkStep,
 )
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.steps import inside, lanes, loops_of, steps_of
+from walkgraph.graph.steps import inside, lanes, steps_of
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.expansion.approving import Approval, Approvals, Going
+from walkgraph.placement.expansion.loop_ends import LoopEnds, PassEnd, beside, reason_of, reasons_of, verdict_of
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, as_text, sources_of
 from walkgraph.placement.request import Given, TurnAt, by_name, reads_calls
 from walkgraph.placement.tables import (
@@ -39,7 +40,6 @@ from walkgraph.placement.tables import (
     FromStep,
     LegAnswer,
     Scalar,
-    flag_beside,
 )
 
 MAX_STEPS = 20_000
@@ -73,23 +73,6 @@ class Seen(NamedTuple):
     """The pass of each loop around it."""
 
 
-class LoopEnded(NamedTuple):
-    """How a loop of steps ended."""
-
-    passes: int
-    """Summed over all its entries."""
-    reason: str
-    """The end of its last entry, as for a loop in a Walk."""
-
-
-class PassEnd(NamedTuple):
-    """The end of a pass of a loop, by a result."""
-
-    drafts: range
-    """Those of the pass."""
-    choice: int
-
-
 @dataclass
 class Expansion:
     facts: Facts
@@ -115,15 +98,12 @@ class Expansion:
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Kept result -> its value as a case names it, for those that have one."""
     seen: list[Seen] = field(default_factory=list[Seen])
-    pass_ends: list[PassEnd] = field(default_factory=list[PassEnd])
-    ended: dict[str, LoopEnded] = field(default_factory=dict[str, LoopEnded])
-    """Loops that have ended since a person last decided, by their names. Known leg by leg."""
     left: int = MAX_STEPS
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
         self.approvals = Approvals(self.task, self.texts)
-        self.loops = {id(found.step): found.name for found in loops_of(self.task)}
+        self.loops = LoopEnds(self.task)
         self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)} | self.approvals.names
         """Names of steps; a text that begins with another name is a literal."""
         self.outside = Place(tuple(parts_of_request(self.task, self.given)))
@@ -165,10 +145,10 @@ class Expansion:
             self.approvals.certain += 1
             return
         kept = dict.fromkeys(sources_of(self._bind(name, place)) for name in self.approvals.kept(step))
-        beside = (_beside(sources, flag) for sources in kept for flag in self._reasons(sources))
-        decision = yield Approval(number, step, shown, tuple(dict.fromkeys((*kept, *beside))))
+        flags = (beside(sources, flag) for sources in kept for flag in reasons_of(self.drafts, sources))
+        decision = yield Approval(number, step, shown, tuple(dict.fromkeys((*kept, *flags))))
         self.approvals.decide(number, step, decision, len(self.drafts))
-        self.ended.clear()
+        self.loops.ended.clear()
 
     def _add_first(self, options: Sequence[WalkStep], partition: int, place: Place) -> None:
         taken: WalkStep | None = None
@@ -237,7 +217,8 @@ class Expansion:
             begun, asked = len(self.drafts), self.approvals.reached
             self.passes = (*passes, number)
             yield from self.add_all(step.loop, partition, place)
-            if self.needed is not None and not self._does(begun, asked):
+            alive = any(draft.key in (self.needed or ()) for draft in self.drafts[begun:])
+            if self.needed is not None and not (alive or self.approvals.reached > asked):
                 continue
             ending, reason = self._ending(step, begun, asked)
             self.ends = (*ends, ending) if ending >= 0 else ends
@@ -245,21 +226,14 @@ class Expansion:
             if reason is None and step.until is not None:
                 exits.append(self.approvals.certain)
             if self.needed is not None and reason is None and (ending >= 0 or number + 1 < times):
-                reason = self._reason(ending, (yield ending))
+                verdict = _branch((yield ending))
+                reason = reason_of(self.choices[ending], verdict) if ending >= 0 else BOUND
             if reason not in (None, BOUND):
                 break
         self.approvals.certain = min((*exits, self.approvals.certain))
         self.starts, self.passes, self.ends = before, passes, ends
         if self.needed is not None and step.until is not None and count:
-            self._end(self.loops[id(step)], count, reason or BOUND)
-
-    def _does(self, begun: int, asked: int) -> bool:
-        """True if a pass runs a needed step or asks a person. Its drafts begin at `begun`, its approvals at `asked`."""
-        return any(draft.key in (self.needed or ()) for draft in self.drafts[begun:]) or self.approvals.reached > asked
-
-    def _end(self, loop: str, passes: int, reason: str) -> None:
-        before = self.ended[loop].passes if loop in self.ended else 0
-        self.ended[loop] = LoopEnded(before + passes, reason)
+            self.loops.end(step, count, reason or BOUND)
 
     def _times(self, step: LoopStep) -> int:
         try:
@@ -279,25 +253,14 @@ class Expansion:
         if self.needed is not None:
             sources = tuple(source for source in sources if self.drafts[source.step].key in self.needed)
         fresh, text = self.approvals.apart(sources)
-        reasons = self._reasons(sources)
-        flags = (flag for flag in reasons if self.approvals.apart(_beside(sources, flag))[1] == "true")
+        reasons = reasons_of(self.drafts, sources)
+        flags = (flag for flag in reasons if self.approvals.apart(beside(sources, flag))[1] == "true")
         kept = next(flags, STOP) if text == "true" else BOUND
         if not fresh:
             return -1, kept if sources else None
-        verdicts = {BOUND: -1, STOP: 0} | {flag: 2 + i for i, flag in enumerate(reasons)}
-        self.choices.append(ChoiceDraft(FromLatest(fresh), ("true",), verdicts[kept], reasons))
-        self.pass_ends.append(PassEnd(range(begun, len(self.drafts)), len(self.choices) - 1))
+        self.choices.append(ChoiceDraft(FromLatest(fresh), ("true",), verdict_of(reasons, kept), reasons))
+        self.loops.passes.append(PassEnd(range(begun, len(self.drafts)), len(self.choices) - 1))
         return len(self.choices) - 1, None
-
-    def _reasons(self, sources: Sequence[FromStep]) -> tuple[str, ...]:
-        """The flags that may say why one of these results ends a loop."""
-        found = (self.drafts[source.step].facts.reasons.get(source.result, ()) for source in sources)
-        return tuple(dict.fromkeys(flag for flags in found for flag in flags))
-
-    def _reason(self, choice: int, verdict: LegAnswer) -> str:
-        """Why a pass was the last, by the verdict of the choice that ends it; `bound` if it need not be."""
-        verdict = _branch(verdict)
-        return (STOP, BOUND, *self.choices[choice].reasons)[verdict] if choice >= 0 and verdict >= 0 else BOUND
 
     def _add_each(self, step: ForStep, partition: int, place: Place) -> Going:
         if self.untaken:
@@ -423,10 +386,6 @@ class _Start(NamedTuple):
 def _stops(steps: Iterable[Step]) -> bool:
     """True if a leg may end inside these steps."""
     return any(isinstance(step, LoopStep | ApproveStep) or any(map(_stops, inside(step))) for step in steps)
-
-
-def _beside(sources: Sequence[FromStep], flag: str) -> tuple[FromStep, ...]:
-    return tuple(FromStep(source.step, flag_beside(source.result, flag)) for source in sources)
 
 
 def _branch(answer: LegAnswer) -> int:
