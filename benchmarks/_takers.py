@@ -47,7 +47,9 @@ def sdk(orders: Mapping[str, Any]) -> int:
 
 def sdk_stream(orders: Mapping[str, Any]) -> int:
     with _task(orders).stream(**orders["body"]["params"]) as outputs:
-        return sum(output.value.numpy().nbytes for output in outputs)
+        for _ in outputs:
+            pass
+    return outputs.result.tensor().numpy().nbytes
 
 
 def _task(orders: Mapping[str, Any]) -> Task:

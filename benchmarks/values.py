@@ -72,10 +72,10 @@ def main() -> None:
         alone = [here.alone(way, given.mebibytes, given.rounds) for way in here.ways]
         alone.append(here.alone("bytes", 0, given.rounds))
         show(f"alone: a value of {given.mebibytes} MiB", alone)
-        together = here.together(given.clients, given.each, given.together)
-        show(f"together: {given.clients} clients, {given.each} MiB each", [together])
-        slow = here.slow(SLOW, given.mebibytes)
-        show(f"slow: {SLOW} clients of {given.mebibytes} MiB", [slow])
+        together = [here.together(given.clients, given.each, given.together)]
+        show(f"together: {given.clients} clients, {given.each} MiB each", together)
+        slow = [here.slow(SLOW, given.mebibytes)]
+        show(f"slow: {SLOW} clients of {given.mebibytes} MiB", slow)
     write(None if given.check else given.out, "cpu", {"alone": alone, "together": together, "slow": slow})
 
 
