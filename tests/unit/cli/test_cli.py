@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.support.fake_service import PICTURE, PNG, RANK, SHAPES, TASK, TIMES, FakeService, output, sse
 from tests.support.yardstick import fastest
+from walkgraph.cli.runs import request
 from walkgraph.cli.verbs import up
 
 Call = Callable[..., int]
@@ -337,6 +338,14 @@ def test_a_run_says_which_loops_did_not_end_by_themselves(
         "speak.frames: derailed after 4",
         "turns reached its limit of 4",
     ]
+
+
+@pytest.mark.parametrize("words", [("--max-tokens", "4"), ("--max_tokens", "4"), ("--a-b", "4")])
+def test_a_dash_may_stand_for_an_underscore(words: tuple[str, str]) -> None:
+    """Unless a name has it."""
+    params = {name: {**TASK["params"]["steps"]} for name in ("max_tokens", "a-b", "a_b")}
+    body = request.build({**TASK, "params": params}, words, [])
+    assert body["params"] == {"a-b" if words[0] == "--a-b" else "max_tokens": 4}
 
 
 def picture(number: int) -> dict[str, str]:

@@ -18,12 +18,14 @@ PREVIEW = "preview"
 
 
 def build(declared: dict[str, Any], options: Sequence[str], params: Sequence[str]) -> dict[str, Any]:
-    """The request body from a task's declaration, `--name value` options and `name=value` parameters. Raises
-    InvalidInput."""
+    """The request body from a task's declaration, `--name value` options and `name=value` parameters. `-` may
+    stand for `_`, as in other options. Raises InvalidInput."""
     inputs: dict[str, Any] = {}
     given: dict[str, Any] = {}
     known = {**declared["params"], "seed": declared["params"].get("seed", SEED)}
-    for name, text in [*_pairs(options), *(_split(param) for param in params)]:
+    for spelled, text in [*_pairs(options), *(_split(param) for param in params)]:
+        exact = spelled in declared["inputs"] or spelled in known
+        name = spelled if exact else spelled.replace("-", "_")
         if name in declared["inputs"]:
             _add_input(inputs, declared["inputs"][name], name, text)
         elif name in known:
@@ -31,7 +33,7 @@ def build(declared: dict[str, Any], options: Sequence[str], params: Sequence[str
         else:
             near = difflib.get_close_matches(name, [*declared["inputs"], *known], n=1)
             advice = f"did you mean `--{near[0]}`?" if near else "see `walkgraph run D T --inputs`"
-            raise InvalidInput(f"the task `{declared['name']}` has no input or parameter `{name}`; {advice}")
+            raise InvalidInput(f"the task `{declared['name']}` has no input or parameter `{spelled}`; {advice}")
     return {"inputs": inputs, "params": given}
 
 
