@@ -1,12 +1,14 @@
 """A deployment's life with real processes on CPU: it runs, cancels, loses workers, gets them back, and ends whole."""
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
+import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -32,6 +34,7 @@ from walkgraph.conductor.fork_server_handle import ForkServerProcess
 from walkgraph.graph import codec
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes import posting
 
 LONG = {"times": 1_000_000, "work": 1, "side": 16}
 FOREVER = {"times": 1_000_000}
@@ -374,6 +377,20 @@ async def test_a_killed_parent_takes_everything_along(repository: Path) -> None:
     await parent.wait()
 
 
+def posted_garbage(path: Path, frames: Iterable[bytes]) -> None:
+    """Send frames to the socket that files of large values come by, over as many connections as their buffers need."""
+    with contextlib.ExitStack() as senders:
+        sender: socket.socket | None = None
+        for frame in frames:
+            with contextlib.suppress(BlockingIOError):
+                if sender is not None and sender.send(frame):
+                    continue
+            sender = senders.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            sender.connect(str(path))
+            sender.setblocking(False)
+            sender.send(frame)
+
+
 # ── borders ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -398,9 +415,12 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
     chance, frames = random.Random(1), scale(300, 1000)
     sockets = [path for path in (tmp_path / "d").iterdir() if path.is_socket()]
-    assert len(sockets) == 4
+    assert len(sockets) == 5
     senders = {"workers": zmq.DEALER, "service": zmq.PAIR}
+    posted_garbage(tmp_path / "d" / posting.NAME, [pickled, b"noise"] * (frames // 2))
     for path in sockets:
+        if path.name == posting.NAME:
+            continue
         sender = context.socket(senders.get(path.name, zmq.PUSH))
         if path.name == "service":  # it has its peer, and takes nobody else: the frames stay with their sender
             sender.setsockopt(zmq.SNDHWM, frames)
@@ -421,7 +441,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     await process.stop(0)
     telemetry.close(linger=0)
     context.term()
-    assert process.rejected == 0
+    assert process.rejected == frames, "those that were posted"
     gauges = [event for packet in packets for event in packet.events if isinstance(event, t.RankGauge)]
     assert max((gauge.rejected for gauge in gauges), default=0) >= frames
     figure("frames refused on each socket of a deployment", frames, at_least=1000)

@@ -65,8 +65,6 @@ class DeploymentProcess:
     pid: int
     status: m.Status | None
     """The last status received; `on_message` gets it too."""
-    rejected: int
-    """Malformed frames from the conductor."""
 
     @classmethod
     async def start(
@@ -114,7 +112,7 @@ class DeploymentProcess:
     ) -> None:
         self.pid = process.pid
         self.status = None
-        self.rejected = 0
+        self._rejected = 0
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
         self._post = PostOffice(directory)
@@ -135,6 +133,11 @@ class DeploymentProcess:
     @property
     def alive(self) -> bool:
         return self._process.returncode is None
+
+    @property
+    def rejected(self) -> int:
+        """Malformed frames from the conductor and its workers."""
+        return self._rejected + self._post.rejected
 
     def send(self, message: m.ToConductor) -> None:
         """Queues a message without waiting; messages of one turn of the loop are sent together. Raises `Overloaded` if
@@ -193,7 +196,7 @@ class DeploymentProcess:
         try:
             messages = codec.from_conductor.decode_all(frames[-1])
         except codec.BadMessage:
-            self.rejected += 1
+            self._rejected += 1
             return
         for message in messages:
             if isinstance(message, m.Status):

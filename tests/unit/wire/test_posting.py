@@ -132,3 +132,18 @@ def test_a_value_is_lost_if_its_file_does_not_come_or_is_another(way: Way, tmp_p
         os.close(unsealed)
         with pytest.raises(Lost):
             way.office.fetch(output(m.Posted(sender="evil", number=1, nbytes=POST_BYTES, header=HEADER)))
+
+
+def test_letters_that_no_worker_writes_are_counted_and_their_files_closed(way: Way, tmp_path: Path) -> None:
+    told = posted(way, bytes(POST_BYTES))
+    way.office.forget(RunId("other"))
+    files = open_files()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as raw:
+        raw.connect(str(tmp_path / posting.NAME))
+        for letter in (b"noise", b"\x80", msgspec.msgpack.encode({"run": RUN, "sender": 1, "number": "x", "more": 0})):
+            with (tmp_path / "file").open("wb") as file:
+                socket.send_fds(raw, [letter], [file.fileno()])
+        assert way.office.fetch(output(told)).value == m.Blob(data=bytes(POST_BYTES))
+        way.office.forget(RUN)
+        assert way.office.rejected == 3
+        assert open_files() == files + 1, "both ends of this socket, without the value's file"

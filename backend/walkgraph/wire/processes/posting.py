@@ -120,6 +120,8 @@ class PostOffice:
         self._senders: list[socket.socket] = []
         self._arrived: dict[tuple[str, int], _Arrived] = {}
         """Files that no message has named yet."""
+        self.rejected = 0
+        """Letters that no worker writes."""
 
     def fetch(self, output: m.Output) -> m.Output:
         """The output with the bytes of its posted values. Raises Lost."""
@@ -201,8 +203,15 @@ class PostOffice:
                 sender.close()
                 self._senders.remove(sender)
                 return
-            if files:
+            try:
                 letter = msgspec.msgpack.decode(content, type=_Letter)
+            except msgspec.MsgspecError:
+                self.rejected += 1
+                for file in files:
+                    os.close(file)
+                continue
+            # Without a file, this process could open no more: the value is lost when a message names it.
+            if files:
                 yield (letter.sender, letter.number), _Arrived(letter.run, files[0])
 
 
