@@ -17,7 +17,7 @@ from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
-from walkgraph.engine.device.capture import Capturer
+from walkgraph.engine.device.capture import Capturer, MakeCapturer
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.holds import RunHolds
@@ -75,6 +75,7 @@ class EngineBuilder:
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
         memo: Memo | None = None,
+        capturer: MakeCapturer = Capturer,
     ) -> None:
         """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
@@ -83,7 +84,8 @@ class EngineBuilder:
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
         self._watch, self._clock, self._faults, self._kept = watch, clock, faults, kept
         self._memo, self._shared_pages = memo, shared_pages
-        self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
+        self._make = capturer
+        self._capturer = cache(lambda device: capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
         """Make the parts, with nothing loaded."""
@@ -162,7 +164,7 @@ class EngineBuilder:
         return self._capturer(device) if self._capturer(device).enabled else None
 
     def _captured(self, states: StateTable, device: torch.device) -> CapturedSteps | None:
-        capturer = Capturer(device, enabled=self._capture)
+        capturer = self._make(device, enabled=self._capture, priority=0)
         most = 1 if self._invariant else None
         steps = CapturedSteps(capturer, most=most, marks=self._watch.mark, states=states)
         return steps if capturer.enabled else None

@@ -22,6 +22,7 @@ from walkgraph.engine.build import EngineBuilder, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.calls.schedule import MIX, Mix
+from walkgraph.engine.device.capture import Capturer, MakeCapturer
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.figures import FigureReader
 from walkgraph.engine.gauges import Gauges, memory
@@ -56,6 +57,7 @@ class Engine:
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
         memo: Memo | None = None,
+        capturer: MakeCapturer = Capturer,
     ) -> None:
         """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
         have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
@@ -63,9 +65,7 @@ class Engine:
         don't depend on the runs beside it or before it: calls are served one by one, no prefix is shared, and a loop
         has one row a launch unless its steps are `invariant`. That holds for one number of `threads`. `kept`: the
         operators of the plan before, which need not be loaded again. `memo`: outputs of deterministic calls, which need
-        not be made again; None: every call is made.
-
-        Nothing is loaded before `load`.
+        not be made again; None: every call is made. `capturer`: records steps. Nothing is loaded before `load`.
         """
         if threads is not None:
             torch.set_num_threads(threads)
@@ -87,6 +87,7 @@ class Engine:
             faults=faults,
             kept=kept,
             memo=memo,
+            capturer=capturer,
         )
         self._parts = parts = self._builder.parts()
         self.calls, self.loops = parts.calls, parts.loops

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import torch
 
@@ -51,6 +52,12 @@ class Capturer:
         torch.cuda.current_stream(self.device).wait_stream(stream)
         self.count += 1
         return graph.replay
+
+
+class MakeCapturer(Protocol):
+    def __call__(self, device: torch.device, *, enabled: bool, priority: int) -> Capturer:
+        """Takes the parameters of `Capturer`. `priority`: -1 for device loops, 0 for what runs beside them."""
+        ...
 
 
 @contextlib.contextmanager
