@@ -63,23 +63,26 @@ class Collector:
         group, timing = flight.group, self._timing(flight)
         stops, sound, values = flight.launched.read()
         told = {key: values[key].tolist() if key in values else None for key in group.slots.told}
-        group.note(len(flight.batch.runs), timing.busy / len(stops))
+        busy, finished = timing.busy, timing.finished
+        group.note(len(flight.batch.runs), busy / len(stops))
         if self._watch.on:
             self._events.append(stepped(flight.batch, flight.launched.uses, len(stops), timing))
+        # By row instead of by iteration.
+        flags = list(zip(zip(*stops, strict=True), zip(*sound, strict=True), strict=True))
         for row, run in enumerate(flight.batch.runs):
             if run.slot < 0:
                 continue
-            run.busy += timing.busy
-            run.since = max(run.since, timing.finished)
-            flags = [(stop[row], sounds[row]) for stop, sounds in zip(stops, sound, strict=True)]
+            run.busy += busy
+            run.since = max(run.since, finished)
             for key, numbers in told.items():
                 known = run.told.setdefault(key, [])
                 known += [None] * len(stops) if numbers is None else [rows[row][0] for rows in numbers]
             try:
-                self._advance(group, run, flags, values, row)
+                self._advance(group, run, *flags[row], values, row)
             except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
                 self._admission.fail(group, run, raised)
-            self._admission.leave(group, run)
+            if run.leaving:
+                self._admission.leave(group, run)
 
     def _timing(self, flight: InFlight) -> Timing:
         """The times of a finished launch."""
@@ -94,14 +97,15 @@ class Collector:
         self,
         group: BatchGroup,
         run: LoopRun,
-        flags: Sequence[tuple[bool, bool]],
+        stopped: Sequence[bool],
+        sound: Sequence[bool],
         values: Mapping[str, Any],
         row: int,
     ) -> None:
-        """Take a run's part of a finished launch. `flags`: for each iteration, whether `until` was raised and whether
-        all numbers were finite."""
+        """Take a run's part of a finished launch. `stopped`, `sound`: for each iteration, whether `until` was raised
+        and whether all numbers were finite."""
         due, gives = 0, group.slots.gives
-        for k, (stops, sounds) in enumerate(flags):
+        for k, (stops, sounds) in enumerate(zip(stopped, sound, strict=True)):
             if not sounds:
                 self._hand_out(run, due)
                 error = self._device.unsound(run.call, run.done, spans=group.spans)

@@ -174,8 +174,9 @@ class LoopRun:
     def wants(self) -> bool:
         """True if another iteration may be launched. Iterations that a leader has launched must be launched here, even
         if the run is held."""
-        leaving = self.leaving and self.follows is None
-        return self.slot >= 0 and not leaving and self.linked and self.reach > 0
+        if self.slot < 0 or not self.linked or (self.leaving and self.follows is None):
+            return False
+        return self.reach > 0
 
     @property
     def ready(self) -> float:
@@ -202,7 +203,9 @@ class LoopRun:
     @property
     def reach(self) -> int:
         """The number of iterations that may be launched now."""
-        most = self.times if self.allowed is None else min(self.allowed, self.times)
+        most, allowed = self.times, self.allowed
+        if allowed is not None and allowed < most:
+            most = allowed
         if self.follows is not None:
             most = min(most, self.follows())
         return most - self.launched
@@ -249,6 +252,8 @@ class BatchGroup:
     """Free slots."""
     runs: list[LoopRun] = field(default_factory=list[LoopRun])
     """Runs in slots, in the order of their launches."""
+    placed: dict[LoopKey, LoopRun] = field(default_factory=dict[LoopKey, LoopRun])
+    """The same runs by their keys."""
     batch: LaunchBatch = field(default_factory=lambda: LaunchBatch(()))
     """The batch of its last launch."""
     in_flight: int = 0
@@ -275,9 +280,11 @@ class BatchGroup:
         self.free.remove(slot)
         run.slot = slot
         self.runs.append(run)
+        self.placed[run.key] = run
 
     def free_slot(self, run: LoopRun) -> None:
         self.runs.remove(run)
+        del self.placed[run.key]
         self.free.append(run.slot)
         run.slot = -1
         # Don't keep the values of a run that has left.

@@ -80,8 +80,8 @@ class LoopTurns:
         """The work that the loops must do, with its deadlines: a launch serves all runs that are due."""
         found: list[DueWork] = []
         for group in self._groups:
-            lacking = [run for run in group.runs if run.wants and run.lacks > 0]
-            playing = [(one.due, run.lacks) for run in lacking if (one := run.playback) and one.began is not None]
+            lacking = [(run, lacks) for run in group.runs if run.wants and (lacks := run.lacks) > 0]
+            playing = [(one.due, lacks) for run, lacks in lacking if (one := run.playback) and one.began is not None]
             seconds, done = group.seconds_of(len(lacking)), 0
             for due, lacks in sorted(playing):
                 more = max(0, ceil(lacks) - done)
@@ -95,7 +95,8 @@ def due_of(run: LoopRun) -> float:
     playback = run.playback
     if playback is None:
         return inf
+    made = run.made
     if playback.began is None:
         # Of the loops that make its first values, the one that is least ahead goes next.
-        return run.call.ready_at + FIRST_SECONDS + run.made
-    return playback.due if run.lacks > 0 else inf
+        return run.call.ready_at + FIRST_SECONDS + made
+    return playback.due if run.call.timed is not None and playback.lacks(made) > 0 else inf

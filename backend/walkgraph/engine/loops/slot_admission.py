@@ -88,7 +88,8 @@ class SlotAdmission:
             one.allowed = upto
             one.items += items
         for group in self._groups:
-            for one in [one for one in group.runs if one.key == key]:
+            one = group.placed.get(key)
+            if one is not None:
                 for part in items:
                     group.slots.put_items(one.slot, part)
                 if one.reach <= 0:

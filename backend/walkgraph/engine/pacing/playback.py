@@ -35,7 +35,8 @@ class Playback:
 
     def lacks(self, made: float) -> float:
         """Seconds of playback that a stage which has made so many must add before more can leave; 0 if none."""
-        return max(0.0, self.position + self.chunk - made)
+        lacking = self.position + self.chunk - made
+        return lacking if lacking > 0.0 else 0.0
 
 
 class Playbacks:
