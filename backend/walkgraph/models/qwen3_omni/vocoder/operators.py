@@ -125,7 +125,7 @@ class Code2wav(Operator):
             got = f"{str(codes.dtype).removeprefix('torch.')} {list(codes.shape)}"
             message = f"`{call.node}.codes` takes int64 codes `[n, {groups}]`, and got {got}"
             raise CallFailed(message, "codes", code="invalid_input")
-        if codes.device.type == "cpu" and codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < most:
+        if codes.device.type == "cpu" and codes.numel() and not _within(codes, most):
             message = f"`{call.node}.codes` takes codes from 0 to {most - 1}, and got others"
             raise CallFailed(message, "codes", code="invalid_input")
         # A value that is not a chunk is a whole stream.
@@ -141,6 +141,11 @@ class Code2wav(Operator):
 
     def _silent(self, frames: int) -> Tensor:
         return torch.zeros(frames, self._config.groups, dtype=torch.int64)
+
+
+def _within(codes: Tensor, most: int) -> bool:
+    least, largest = codes.aminmax()
+    return int(least) >= 0 and int(largest) < most
 
 
 def _sound(codes: Tensor, known: Tensor, sound: Tensor) -> Tensor:
