@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from msgspec.structs import replace
 
 from walkgraph.ids import Rank
@@ -74,6 +75,27 @@ def test_nothing_waits_for_a_consumer_that_has_left() -> None:
     stream.left(Rank(0))
     stream.credited(Rank(0), 0)
     assert stream.free == 8
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 4, 7, 8, 64])
+@pytest.mark.parametrize(("size", "first"), [(1, 1), (3, 1), (3, 3)])
+def test_credits_that_go_out_together_never_leave_the_producer_waiting(chunks: int, size: int, first: int) -> None:
+    plan = replace(STREAM, settings={"size": size, "first": first}, credits=chunks)
+    outgoing, incoming = Outgoing(plan, [0]), Incoming(plan, [Feeder(0, Rank(0))], {7: 1})
+    taken = sent = told = 0
+    while taken < 200:
+        while outgoing.open:
+            incoming.push(0, outgoing.take_numbers(0, 1), [sent])
+            sent += 1
+        before = taken
+        while incoming.chunk(0, (7, taken))[1] is not None:
+            taken += 1
+            credited = incoming.credits()
+            told += len(credited)
+            for rank, consumed in credited:
+                outgoing.credited(rank, consumed)
+        assert taken > before, "both wait for each other"
+    assert told <= taken // max(1, chunks // 4) + 1
 
 
 def test_any_order_of_three_readers_gives_each_all_chunks_and_keeps_few() -> None:

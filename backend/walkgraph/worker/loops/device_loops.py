@@ -1,6 +1,6 @@
 """The device loops of one run: makes the engine's call when one is entered, and passes its results to the walker."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
@@ -51,6 +51,8 @@ class _Running:
     judged: int = 0
     """Iterations whose verdicts the followers have."""
     allowed: int | None = None
+    moved: bool = True
+    """True if what it may do was not looked at since it was entered, or since values left."""
 
     @property
     def loop(self) -> DeviceLoop:
@@ -62,6 +64,12 @@ class _Running:
         limits = [self.done + max(0, min(rooms))] if rooms else []
         limits += [read.taken for read in self.reads if not read.ended]
         return min(limits, default=None)
+
+    def affected(self, streams: Collection[int]) -> bool:
+        """True if it reads or feeds one of these streams."""
+        return any(stream.plan.index in streams for stream in self.streams) or any(
+            read.stream in streams for read in self.reads
+        )
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
         """The event's iterations whose values leave over an edge. Followers also need to know where there is none."""
@@ -103,7 +111,7 @@ class _ItemReader:
         if not found:
             return None
         self.taken += len(found)
-        return StreamItems(self.place, self.taken - len(found), torch.cat(found))
+        return StreamItems(self.place, self.taken - len(found), found[0] if len(found) == 1 else torch.cat(found))
 
 
 def _item(value: Any, port: str) -> Tensor:
@@ -118,7 +126,7 @@ def _item(value: Any, port: str) -> Tensor:
 class DeviceLoops:
     def __init__(self, calls: Calls, streams: Streams) -> None:
         self._calls, self._streams = calls, streams
-        self._outgoing = streams.outgoing
+        self._outgoing, self._changed = streams.outgoing, streams.changes()
         self._running: dict[Ref, _Running] = {}
         """Entry of a standing use -> the loop that runs there."""
 
@@ -163,14 +171,14 @@ class DeviceLoops:
         running = self._running.get(self._ref(event))
         if running is None:
             return
-        running.done, running.stopped = event.first + event.count, event.stopped
+        running.done, running.stopped, running.moved = event.first + event.count, event.stopped, True
         for edge in running.emits:
             values = event.values.get(edge.source.port, [None] * event.count)
             there = running.there(edge, event)
             if edge.target.kind == "use":
                 values = [ABSENT if values[i] is None else values[i] for i in there]
             elif isinstance(values, Tensor):
-                values = values[: len(there)]
+                values = values if len(there) == event.count else values[: len(there)]
             else:
                 there = [i for i in there if values[i] is not None]
                 values = [values[i] for i in there]
@@ -185,7 +193,12 @@ class DeviceLoops:
 
     def allow(self) -> Iterator[Allow]:
         """Yield commands for loops whose streams have got more credit or items."""
+        changed = tuple(self._changed)
+        self._changed.clear()
         for running in self._running.values():
+            if not (running.moved or (changed and running.affected(changed))):
+                continue
+            running.moved = False
             if running.allowed is not None and running.allowed < running.entry.times:
                 taken = [read.take(running.ref, self._streams, running.entry.times) for read in running.reads]
                 items, limit = tuple(one for one in taken if one is not None), running.credited()

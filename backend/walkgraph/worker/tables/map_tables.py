@@ -42,9 +42,19 @@ def with_maps(walk: WalkPlan, uses: Mapping[int, UseTable], heads: Mapping[int, 
         loops=tuple(_loop_table(walk, loop, tuple(in_loops.get(loop.index, ()))) for loop in walk.loops),
         branches=tuple(tuple(in_branches.get(choice.index, ())) for choice in walk.choices),
         readers={},
-        streaming=tuple(i for i, u in around.items() if u.streams or u.paced),
+        streaming=_streaming(around),
         stream_readers={},
     )
+
+
+def _streaming(uses: Mapping[int, UseTable]) -> Mapping[int, tuple[int, ...]]:
+    """Stream -> the uses that read it, or feed it one call at a time."""
+    found: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
+    for index, use in uses.items():
+        read = [edge.source.index for edges in use.streams for edge in edges if edge.source.kind == "stream"]
+        for stream in dict.fromkeys([*read, *(edge.target.index for edge in use.paced)]):
+            found[stream] += (index,)
+    return dict(found)
 
 
 def _beneath(loops: tuple[int, ...], standing: UseTable) -> tuple[int, ...]:

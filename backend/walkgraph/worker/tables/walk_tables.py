@@ -202,8 +202,8 @@ class WalkTable:
     """For each choice, this rank's uses in its branches."""
     readers: dict[str, tuple[EdgePlan, ...]]
     """Walk input -> edges to this rank's uses."""
-    streaming: tuple[int, ...]
-    """Uses that a chunk or a credit may let go on."""
+    streaming: Mapping[int, tuple[int, ...]]
+    """Stream -> uses that a chunk or a credit of it may let go on."""
     stream_readers: dict[int, int]
     """Stream -> the number of this rank's uses that read it."""
 

@@ -48,6 +48,8 @@ class LocalRun:
         self._in_order = steps_in_order(event.itinerary.send_orders, rank)
         self._effects = Effects()
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
+        self._changed = self._streams.changes()
+        """Streams by which a use may be able to go on."""
         live = None if event.itinerary.more else event.itinerary.streams
         calls = Calls(plan, rank, event.run, event.session, event.params, event.priority, live)
         self._loops = DeviceLoops(calls, self._streams)
@@ -178,10 +180,14 @@ class LocalRun:
     def _progress(self) -> list[Command]:
         effects = self._effects
         try:
-            while not self._over and effects.failure is None and self._advance():
-                pass
-            # A list, because credits that go out meanwhile are commands too.
-            effects.commands.extend(list(self._loops.allow()))
+            going = True
+            while going:
+                while not self._over and effects.failure is None and self._advance():
+                    pass
+                # A list, because credits that go out meanwhile are commands too.
+                effects.commands.extend(list(self._loops.allow()))
+                # Items that a loop has taken give credit, which may let others go on.
+                going = bool(self._changed) and not self._over and effects.failure is None
         except ExpressionError as error:
             effects.failure = no_value(error)
         except CallFailed as error:
@@ -195,6 +201,11 @@ class LocalRun:
     def _advance(self) -> bool:
         """True if anything moved, so that there may be more to do."""
         steps, moved = self.steps, False
+        if self._changed:
+            changed = tuple(self._changed)
+            self._changed.clear()
+            for walker in steps.walkers.values():
+                _rouse(walker, changed)
         for walker in steps.walkers.values():
             moved |= walker.advance()
         ended = [index for index, walker in steps.walkers.items() if walker.over]
@@ -206,7 +217,7 @@ class LocalRun:
         if not self._over and not self._begun and steps.over:
             self._end()
         # What moved may have woken a walker that was asked before, opened a stream, or ended an item of a map.
-        return begun or bool(ended) or (moved and any(map(_restless, steps.walkers.values())))
+        return begun or bool(ended or self._changed) or (moved and any(map(_restless, steps.walkers.values())))
 
     def _end(self) -> None:
         """Report that all steps here are over: of the run, or of a leg."""
@@ -269,6 +280,13 @@ class LocalRun:
             self._streams.close(step)
 
 
+def _rouse(walker: Walker, streams: Iterable[int]) -> None:
+    """Let the uses go on that read or feed these streams."""
+    for one in walker.everywhere():
+        for stream in streams:
+            one.mailbox.awake.update(one.table.streaming.get(stream, ()))
+
+
 def _restless(walker: Walker) -> bool:
     """True if a walker may move although nothing comes."""
-    return bool(walker.mailbox.awake or walker.table.streaming or walker.table.inside.uses)
+    return bool(walker.mailbox.awake or walker.table.inside.uses)

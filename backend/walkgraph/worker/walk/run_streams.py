@@ -53,9 +53,9 @@ class Joined:
     def done(self) -> bool:
         return self._turn == len(self._feeders)
 
-    def push(self, step: int, index: int, value: Any) -> list[Any]:
-        """Add an item; returns the items that have become available."""
-        self._early[step][index] = value
+    def push(self, step: int, index: int, values: Iterable[Any]) -> list[Any]:
+        """Add consecutive items; returns the items that have become available."""
+        self._early[step].update(enumerate(values, index))
         return self._advance()
 
     def finish(self, step: int, count: int) -> list[Any]:
@@ -75,9 +75,10 @@ class Joined:
         while not self.done:
             step = self._feeders[self._turn].step
             early, index = self._early[step], self.available + len(found) - self._starts[-1]
-            if index in early:
+            while index in early:
                 found.append(early.pop(index))
-            elif self._counts.get(step) == index:
+                index += 1
+            if self._counts.get(step) == index:
                 self._turn += 1
                 if not self.done:
                     self._starts.append(self._starts[-1] + index)
@@ -111,6 +112,10 @@ class Incoming:
         self._credited: Counter[Rank] = Counter()
         self._reading = {step for step, uses in readers.items() if uses}
         """Steps that may still read it."""
+        self._due = 0
+        """Consumed items from which on credits are due. They go out for a quarter of the stream's credit at once: a
+        producer that has so much can always send another chunk."""
+        self._at_once = max(1, plan.credits // 4 * self._policy.step)
         self.left = False
         """True once no step reads it any more although it goes on."""
         self.producers = sorted({feeder.rank for feeder in feeders})
@@ -129,15 +134,18 @@ class Incoming:
         """Add consecutive items of a step; a tensor holds them along its first axis. What nobody reads is dropped."""
         if self.left:
             return
-        for i, value in enumerate(values):
-            self._append(self._joined.push(step, index + i, value))
+        self._append(self._joined.push(step, index, values))
 
     def finish(self, step: int, count: int) -> None:
         """Note that a step gives no more than `count` items."""
         self._append(self._joined.finish(step, count))
 
     def credits(self) -> list[tuple[Rank, int]]:
-        """The credits to send: each producer of whose items more are consumed than it knows, with the number."""
+        """The credits to send, if some are due: each producer of whose items more are consumed than it knows, with the
+        number."""
+        if self.consumed < self._due:
+            return []
+        self._due = self.consumed + self._at_once
         shares = self._joined.shares(self.consumed)
         found = [(rank, count) for rank, count in shares.items() if count > self._credited[rank]]
         self._credited = shares
@@ -159,8 +167,7 @@ class Incoming:
         return fresh, self._chunks[place][1]
 
     def _append(self, values: Sequence[Any]) -> None:
-        start = self._joined.available - len(values)
-        self._items.update((start + i, value) for i, value in enumerate(values))
+        self._items.update(enumerate(values, self._joined.available - len(values)))
 
     def _take(self, spec: ChunkSpec) -> Chunk:
         value = ABSENT if spec.absent else shaping.join([self._items[i] for i in range(spec.start, spec.stop)])
@@ -241,6 +248,7 @@ class Streams:
         self.outgoing: dict[int, Outgoing] = {}
         self._incoming: dict[int, Incoming] = {}
         self._rank, self._run, self._send = rank, run, send
+        self._listening: list[set[int]] = []
         for index in itinerary.streams:
             stream = plan.streams[index]
             feeders = _feeders(plan, itinerary, stream)
@@ -250,7 +258,14 @@ class Streams:
             if rank in stream.producers:
                 self.outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
 
+    def changes(self) -> set[int]:
+        """A new set that gets every stream for which something comes; its owner clears it."""
+        self._listening.append(set())
+        return self._listening[-1]
+
     def take(self, message: m.StreamItem | m.StreamDone | m.Credit, value: Any) -> None:
+        for changes in self._listening:
+            changes.add(message.stream)
         match message:
             case m.StreamItem() if message.stream in self._incoming:
                 values = (value,) if message.count == 1 else value

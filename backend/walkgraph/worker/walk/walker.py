@@ -123,7 +123,6 @@ class Walker:
     def advance(self) -> bool:
         """Make all calls that can be made; True if anything moved."""
         moved, state = False, self.progress.state
-        self._awake.update(self.table.streaming)
         while self._awake:
             index = min(self._awake)
             self._awake.remove(index)
