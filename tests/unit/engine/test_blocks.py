@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,12 @@ from walkgraph.layers.attention.dense_attention import dense_attention
 
 LAYERS, H, G, D = 2, 4, 2, 8
 SHAPE = CacheShape(layers=LAYERS, kv_heads=G, head_dim=D, dtype=torch.float32)
+STATM = Path("/proc/self/statm")
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class World:
@@ -84,6 +92,18 @@ def test_rows_change_between_steps(seed: int) -> None:
 def test_a_new_room_steps_rows_of_padding() -> None:
     world = World([4])
     world.step(DenseContext(world.pool, 2, 3, 20), [])
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="only Linux tells how much memory is resident")
+def test_a_new_room_on_a_cpu_takes_only_the_memory_that_is_written() -> None:
+    world = World([4])
+    capacity = capacity_for([4096] * 64, 64, 3)
+    whole = dense_context_bytes(SHAPE, 64, 3, capacity)
+    before = resident()
+    room = DenseContext(world.pool, 64, 3, capacity)
+    assert resident() - before < whole / 8
+    room.place(world.held)
+    world.step(room, world.held)
 
 
 def test_rows_may_share_a_context() -> None:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv import flashinfer_dense
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.pool import Pool, zeros
 from walkgraph.layers.attention.flashinfer import GAP
 
 _CONTEXTS = (128, 1024, 4096, 9216, 16384)
@@ -69,8 +69,8 @@ class DenseContext:
         self._pool = pool
         shape, device = pool.shape, pool.device
         size = (shape.layers, capacity + batch * GAP, shape.kv_heads, shape.head_dim)
-        self._v = torch.zeros(size, dtype=shape.dtype, device=device)
-        self.k: Sequence[Tensor] = torch.zeros_like(self._v).unbind()
+        self._v = zeros(size, shape.dtype, device)
+        self.k: Sequence[Tensor] = zeros(size, shape.dtype, device).unbind()
         self.v: Sequence[Tensor] = self._v.unbind()
         self.slots = torch.zeros(batch * tokens, dtype=torch.int64, device=device)
         self.positions = torch.zeros(batch, dtype=torch.int64, device=device)
@@ -124,7 +124,7 @@ class DenseContext:
         """Set the slots of the blocks, zero the gaps between sequences, and pass the bounds to the attention."""
         blocks = self._sent([start + length for start, length in zip(starts, lengths, strict=False)])
         torch.add(blocks[:, None], self._block, out=self.slots.view(self.batch, self.tokens))
-        for stop in starts[1:]:
+        for stop in starts[1:] if self._lengths else ():  # the first ones are zero, in memory that nothing has touched
             self._v[:, stop - GAP : stop].zero_()
         self._attention.place([at for start, stop in pairwise(starts) for at in (start, stop - GAP)])
 

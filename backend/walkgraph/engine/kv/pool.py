@@ -32,11 +32,11 @@ class Pool:
         self.spare = pages + 1
         """A page that belongs to nobody: rows that pad a batch write there."""
         slots, heads = (pages + 2) * PAGE, (shape.kv_heads, shape.head_dim)
-        self._layers = self._zeros(2 * shape.layers, slots, *heads)
+        self._layers = zeros((2 * shape.layers, slots, *heads), shape.dtype, device)
         """In one piece, so that a few launches copy a page of all layers."""
         self.k = list(self._layers[: shape.layers])
         self.v = list(self._layers[shape.layers :])
-        self.outputs = {name: self._zeros(slots, width) for name, width in shape.outputs}
+        self.outputs = {name: zeros((slots, width), shape.dtype, device) for name, width in shape.outputs}
         """Output -> its rows, `[S, W]`."""
 
     @property
@@ -64,12 +64,15 @@ class Pool:
             for cache, rows in zip(caches, values, strict=True):
                 cache[index] = rows
 
-    def _zeros(self, *shape: int) -> Tensor:
-        if self.device.type != "cpu":
-            return torch.zeros(shape, dtype=self.shape.dtype, device=self.device)
-        # Unlike torch, numpy leaves zeroing to the system, which provides memory page by page as slots are written.
-        blank = np.zeros(math.prod(shape) * self.shape.dtype.itemsize, np.uint8)
-        return torch.from_numpy(blank).view(self.shape.dtype).view(shape)
+
+def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros for a table of which perhaps only a part is ever written. On a CPU the rest takes no memory, and no time to
+    fill."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    # Unlike torch, numpy leaves zeroing to the system, which provides memory page by page as slots are written.
+    blank = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)
+    return torch.from_numpy(blank).view(dtype).view(*shape)
 
 
 def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) -> Tensor:

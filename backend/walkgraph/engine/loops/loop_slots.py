@@ -22,7 +22,7 @@ from walkgraph.engine.device.cuda_streams import HostCopies, listed, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.pool import Pool, zeros
 from walkgraph.engine.kv.slot_pages import NOTHING, Grown, SlotPages, most_pages
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.body import ITEM, SERIES, SKIPPED, Body, Form, Forms, UseStep, form_of
@@ -95,7 +95,7 @@ class SlotTables:
         self.layout = cells_in(body)
         self.cells = {place: self._table(row) for place, row in self.layout.rows.items()}
         self.tensors = {name: self._table(row) for name, row in body.tensors.items()}
-        self.begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
+        self.begins = {name: self._table(row) for name, row in body.tensors.items() if name in body.anew}
         """For states that begin anew: their content at the start of every iteration."""
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
         """Links as in `layers.channels`."""
@@ -166,7 +166,7 @@ class SlotTables:
         return self.tensors[state][slot].clone()
 
     def _table(self, row: Row) -> Tensor:
-        return torch.zeros(self.slots + 1, *row.shape, dtype=row.dtype, device=self.device)
+        return zeros((self.slots + 1, *row.shape), row.dtype, self.device)
 
 
 @dataclass(slots=True)
