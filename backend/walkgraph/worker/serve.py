@@ -98,6 +98,8 @@ class _Process:
         first, before = True, False
         while order is not None:
             loaded, order = self._serve(order, again=not first)
+            if order is None and (loaded or not before):
+                return  # The process ends, and its memory with it: to look for garbage would copy what forks share.
             self._forget_engine(again=not first)
             if not loaded and before:
                 order = _load_order(self.links)

@@ -4,7 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -93,6 +93,44 @@ def test_a_former_engine_is_collected_whether_or_not_it_was_made_to_stay(
         assert thawed == ([] if changing else [True]), "to search what was imported takes a second"
     finally:
         gc.unfreeze()
+
+
+LOAD = m.Load(plan=cast("Any", None), peers={})
+
+
+class Told:
+    """A process that is told to load, whose plans end as listed: (loaded, the order that ended it)."""
+
+    def __init__(self, *ends: tuple[bool, m.Load | None]) -> None:
+        self.forgot: list[bool] = []
+        self._ends = list(ends)
+        self.links = SimpleNamespace(
+            conductor=SimpleNamespace(socket=SimpleNamespace(poll=lambda: None)),
+            from_conductor=SimpleNamespace(drain=lambda: [(0, LOAD)]),
+        )
+
+    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
+        return self._ends.pop(0)
+
+    def _forget_engine(self, *, again: bool) -> None:
+        self.forgot.append(again)
+
+
+@pytest.mark.parametrize(
+    ("ends", "forgot"),
+    [
+        ([(True, None)], []),
+        ([(False, None)], []),
+        ([(True, LOAD), (True, None)], [False]),
+        ([(True, LOAD), (False, None), (True, None)], [False, True]),
+        ([(True, LOAD), (False, None), (False, None)], [False, True]),
+    ],
+)
+def test_an_engine_is_forgotten_for_the_next_one_alone(ends: list[Any], forgot: list[bool]) -> None:
+    process: Any = Told(*ends)
+    serve._Process.serve(process)
+    assert process.forgot == forgot
+    assert not process._ends
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
