@@ -34,7 +34,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """The talker's guard bounds an answer by a frame for each of its tokens, and five seconds."""
     graph = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
     graph["nodes"]["talker"]["params"]["frames_per_token"] = 1
-    with service(tmp_path_factory.mktemp("omni") / "home") as found:
+    with service(tmp_path_factory.mktemp("omni") / "home", studio="false") as found:
         found.up("--no-deploy")
         with found.client() as client:
             client.deploy(graph, name=NAME)
