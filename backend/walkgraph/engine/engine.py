@@ -201,8 +201,12 @@ class Engine:
             self._figures.read(),
         )
 
-    def _collected(self) -> list[Event]:
-        return [*self.calls.collect(), *self.loops.collect(wait=False)]
+    def _collected(self, *, wait: bool = False) -> list[Event]:
+        """`wait`: for a launch of the loops."""
+        # Loops are asked first and told last: a call that was launched before a loop, and may have failed, is done
+        # before what the loop made of its states is known.
+        ended = self.loops.collect(wait=wait)
+        return [*self.calls.collect(), *ended]
 
     def _waited(self) -> list[Event]:
         loops, in_flight = self.loops, self.calls.in_flight
@@ -210,6 +214,6 @@ class Engine:
             return self._collected()
         if loops.launcher.full or not in_flight.wait(turns=True):
             if loops.in_flight:
-                return [*loops.collect(wait=True)]
+                return self._collected(wait=True)
             in_flight.wait(turns=False)
         return self._collected()

@@ -100,7 +100,7 @@ class SimulatedProcesses:
         scenario, parts, simulator = self._scenario, self._parts, self._simulator
         made = WorkerParts(
             core=self._core,
-            engine=self._engine,
+            engine=partial(self._engine, rank),
             links=parts.links,
             loop=parts.loop,
             emitter=lambda: self._emitter(rank),
@@ -116,12 +116,13 @@ class SimulatedProcesses:
         variants = scenario.fused_variants if self._fused else scenario.variants
         return self._parts.core(plan, rank, variants[rank])
 
-    def _engine(self, plan: Plan, queue: SimulatedQueue, memo: SimulatedMemo) -> SimulatedEngine:
+    def _engine(self, rank: Rank, plan: Plan, queue: SimulatedQueue, memo: SimulatedMemo) -> SimulatedEngine:
         scenario, parts = self._of_plan[plan.digest], self._parts
-        made = SharedStates if self._chances.shares else parts.states
-        states = made(self._simulator, scenario.paged, scenario.pages)
+        kind = SharedStates if self._chances.shares else parts.states
+        states = kind(self._simulator, scenario.paged, scenario.pages)
         kept = memo if self._keeps else None
-        return parts.engine(self._simulator, queue, scenario.functions, states, parts.device, plan=plan, memo=kept)
+        made = self._simulator, queue, scenario.functions, states, parts.device
+        return parts.engine(*made, plan=plan, rank=rank, memo=kept)
 
     def _emitter(self, rank: Rank) -> Emitter:
         return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()

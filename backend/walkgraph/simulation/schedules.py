@@ -13,6 +13,7 @@ from functools import cache
 from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.chained import chained
 from walkgraph.simulation.client import Chances
+from walkgraph.simulation.deferring import deferring
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
@@ -43,6 +44,9 @@ CONVERSING = 0.5
 """Share of the worlds with sessions in which graphs change among those with sessions."""
 SHARING = 0.04
 """Share of the worlds in which sequences that begin alike share pages, which are short."""
+DEFERRING, TOGETHER, ALIKE = 0.06, 0.2, 0.3
+"""Share of the worlds with deferred calls; shares of these in which graphs change among them, and in which sequences
+that begin alike share pages."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG, BEFORE_OLDER = 5_000, 3
@@ -79,6 +83,12 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     sharing = random.Random(f"sharing {seed}")  # noqa: S311 - no secret
     if sharing.random() < SHARING:
         scenario, mood, page = sharing.choice(known_paged()), SHARED, page._replace(others=())
+    apart = random.Random(f"deferring {seed}")  # noqa: S311 - no secret
+    if apart.random() < DEFERRING:
+        scenario = apart.choice(known_deferring())
+        changes, mood = apart.random() < TOGETHER, SHARED if apart.random() < ALIKE else mood
+        fitting = tuple(one for one in known_deferring() if changes and same_processes(scenario.plan, one.plan))
+        page = page._replace(others=fitting)
     return World(scenario, seed, chances=mood, parts=parts, page=page)
 
 
@@ -153,6 +163,11 @@ def known_chained() -> Sequence[Scenario]:
     return chained()
 
 
+@cache
+def known_deferring() -> Sequence[Scenario]:
+    return deferring()
+
+
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:
     """Runs one world per seed. A fault ends only its own world."""
     report, known = SimulationReport(), known_scenarios()
@@ -194,7 +209,7 @@ def run_schedules(
     report = SimulationReport()
     begins = range(first, first + schedules, BLOCK)
     blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]
-    for known in (known_scenarios, known_talkers, known_chained):
+    for known in (known_scenarios, known_talkers, known_chained, known_deferring):
         known()  # before any of them runs, so that all processes share them
     with rare_collections():
         if processes == 1:

@@ -27,6 +27,14 @@ class Log(Operator):
     def bucket(self, call: Call) -> object:
         return call.params.get("bucket")
 
+    def rows(self, call: Call) -> int:
+        return len(call.inputs["value"])
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        # In batches of their own, as parts may have other shapes.
+        params = {**call.params, "bucket": "part"}
+        return [replace(call, inputs={"value": part}, params=params) for part in call.inputs["value"].split(rows)]
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs: list[Outputs] = []
         for one in calls:
@@ -123,6 +131,44 @@ def test_promoted_calls_go_together_and_those_taken_keep_their_order() -> None:
     assert len(schedule) == 1
 
 
+def made_for(schedule: Schedule, state: str) -> list[list[float]]:
+    return [[one.ready_at for one in batch.calls] for batch in schedule.deferred_on([StateKey("a", state)])]
+
+
+def test_a_promoted_call_is_still_made_for_what_needs_its_state() -> None:
+    schedule = deferring(("a", 1.0, True), ("a", 2.0, True))
+    schedule.promote("a")
+    assert not schedule.deferring()
+    assert made_for(schedule, "s") == [[1.0, 2.0]]
+    assert schedule.next() is None
+    assert not schedule
+
+
+def on(run: str, at: float, *states: str) -> Call:
+    return replace(ready(run, at), states={name: StateKey(run, name) for name in states})
+
+
+def test_what_is_deferred_before_a_deferred_call_on_another_state_goes_before_it() -> None:
+    schedule = Schedule()
+    schedule.add(on("a", 1.0, "s"), "lane", 1, deferred=True)
+    schedule.add(on("a", 2.0, "s", "t"), "lane", 1, deferred=True)
+    schedule.add(on("a", 3.0, "u"), "lane", 1, deferred=True)
+    assert made_for(schedule, "t") == [[1.0, 2.0]]
+    assert made_for(schedule, "u") == [[3.0]]
+
+
+def test_a_deferred_call_goes_with_one_of_those_that_follow() -> None:
+    schedule = Schedule()
+    schedule.add(on("a", 1.0, "s"), "lane", 1, deferred=True)
+    schedule.add(on("a", 2.0, "s", "t"), "lane", 1, deferred=True)
+    schedule.add(on("a", 3.0, "t"), "lane", 1)
+    schedule.add(on("a", 4.0, "s"), "lane", 1)
+    batch = schedule.next()
+    assert batch is not None
+    assert [one.ready_at for one in batch.calls] == [1.0, 2.0, 3.0, 4.0]
+    assert not schedule
+
+
 # ── engine ──
 
 
@@ -191,6 +237,33 @@ def test_a_cancelled_run_leaves_no_deferred_call() -> None:
     engine.drop("a")
     assert engine.idle
     assert not engine.calls.deferred.restless
+
+
+def test_nothing_comes_of_a_cancelled_run_that_was_told_to_go_on() -> None:
+    engine = made()
+    engine.add(append("a", 1))
+    engine.drop("a")
+    engine.add(append("b", 2, read=True))
+    assert {event.call.run for event in engine.step()} == {"b"}
+
+
+def test_a_deferred_call_goes_before_the_parts_of_one_that_is_cut() -> None:
+    engine = made(mix=Mix(alone=2, mixed=2))
+    engine.add(append("a", 1))
+    long = append("a", 2, read=True)
+    engine.add(replace(long, inputs={"value": torch.tensor([2, 3, 4, 5])}))
+    events = done(engine, 6)
+    assert engine.states.glance(StateKey("a", "log")).tolist() == [1, 2, 3, 4, 5]
+    assert len(events) == 2
+    assert engine.idle
+
+
+def test_a_deferred_call_is_not_cut() -> None:
+    engine = made(mix=Mix(alone=2, mixed=2))
+    engine.add(replace(append("a", 1), inputs={"value": torch.tensor([1, 2, 3])}))
+    assert len(done(engine, 6)) == 1
+    assert engine.calls.deferred.open == 0
+    assert engine.idle
 
 
 def test_if_a_deferred_call_fails_so_does_its_run_alone() -> None:

@@ -35,7 +35,10 @@ from walkgraph.conductor.ranks import LoadOrders
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.records import RunTable
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp
+from walkgraph.engine.calls import schedule
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain, _ChainProgress
+from walkgraph.engine.calls.call_scheduler import CallScheduler
+from walkgraph.engine.calls.deferred_calls import DeferredCalls
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.schedule import Schedule
@@ -47,11 +50,12 @@ from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.rank.kept import SimulatedKeptCalls
 from walkgraph.wire import messages as m
 from walkgraph.wire.questions import QueuedRun
-from walkgraph.worker.events import Event
+from walkgraph.worker.events import CallBegun, CallDone, Command, Event
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import Peers
 from walkgraph.worker.loops.device_loops import _ItemReader
 from walkgraph.worker.suspension import Suspension
+from walkgraph.worker.walk.local_run import LocalRun
 from walkgraph.worker.walk.run_streams import Incoming, Outgoing, Streams
 
 
@@ -202,6 +206,36 @@ def _forgets_without_release(self: PageAllocator, page: int) -> None:
         self.release((page,))
 
 
+def _in_another_order(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Deferred calls go in the wrong order."""
+    return lambda deferred, used: whole(deferred, used)[::-1]
+
+
+def _told_twice(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """What a call gives to a stream, after its run went on without it, comes twice."""
+
+    def called(self: LocalRun, event: CallBegun | CallDone) -> list[Command]:
+        if isinstance(event, CallDone) and event.ref in self._begun and event.outputs:
+            table = self._tables[self.steps.all[event.ref.step].walk].use(event.ref.use)
+            for edge in table.outputs:
+                if edge.target.kind == "stream" and edge.source.port in event.outputs:
+                    self._streams.give(event.ref.step, edge, (event.outputs[edge.source.port],))
+        return whole(self, event)
+
+    return called
+
+
+def _unheard(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """The error of a call is lost if its run went on without it."""
+
+    def called(self: LocalRun, event: CallBegun | CallDone) -> list[Command]:
+        if isinstance(event, CallDone) and event.ref in self._begun:
+            event = replace(event, error=None)
+        return whole(self, event)
+
+    return called
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -340,6 +374,29 @@ FAULTS = {
     ),
     "kept outputs of a suspended run that are lost": Fault(
         "states", "", patches=[Patch(Suspension, "end", _forget_events)], chances=CROWD, keeps=True
+    ),
+    "a deferred call that is never made": Fault(
+        "deferring", "not all runs", patches=[Patch(DeferredCalls, "collected", lambda self: None)]
+    ),
+    "a deferred call that is made after another on its states": Fault(
+        "deferring",
+        "by the book",
+        patches=[Patch(CallScheduler, "make_deferred", lambda self, states, beside=None: None)],
+    ),
+    "deferred calls in the wrong order": Fault(
+        "deferring", "by the book", patches=[Patch(schedule, "_before", _in_another_order(schedule._before))]
+    ),
+    "a stream that is told twice of a deferred call": Fault(
+        "deferring", "", patches=[Patch(LocalRun, "called", _told_twice(LocalRun.called))]
+    ),
+    "an error of a deferred call that is lost": Fault(
+        "deferring", "", patches=[Patch(LocalRun, "called", _unheard(LocalRun.called))]
+    ),
+    "a state that leaves before deferred calls are done": Fault(
+        "deferring", "by the book", patches=[Patch(LocalRun, "_exported_last", lambda self, commands: [*commands])]
+    ),
+    "a deferred call that is made twice": Fault(
+        "deferring", "", patches=[Patch(Schedule, "remove", lambda self, calls: None)]
     ),
     "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.chained import chained
+from walkgraph.simulation.deferring import deferring
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
@@ -20,7 +21,7 @@ SEEDS = 200
 
 @cache
 def known() -> tuple[Scenario, ...]:
-    return (*scenarios(), *talkers(), *chained())
+    return (*scenarios(), *talkers(), *chained(), *deferring())
 
 
 def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:

@@ -139,7 +139,9 @@ class LanguageBackbone(Operator):
         return None if tokens is None else tuple(tokens)
 
     def defers(self, call: Call) -> bool:
-        return call.inputs.get("ids") is not None and self.rows(call) <= _LATER and self.alike(call) is None
+        # Of several texts in a row, only the last one is answered.
+        short = call.inputs.get("ids") is not None and self.rows(call) <= _LATER and not call.gives(self.beside)
+        return short and self.alike(call) is None
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         port, value = self.fed(call)

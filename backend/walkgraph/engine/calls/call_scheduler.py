@@ -108,7 +108,7 @@ class CallScheduler:
     def make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
         """Make the deferred calls on these states, which something is about to read or change, except those that may
         form a batch with it: `beside` is their key."""
-        for batch in self._schedule.deferred_on(tuple(states), beside):
+        for batch in self._schedule.deferred_on(states, beside):
             loaded, began = self._nodes[batch.calls[0].node], self._clock()
             self._note(self.in_flight.turns, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
 
@@ -123,8 +123,9 @@ class CallScheduler:
         """Remove the calls of a run that have not been launched."""
         removed = [one.call for one in self._unlaunched if one.call.run == run]
         self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
+        self._begun = [one for one in self._begun if one.call.run != run]
         removed += self._split.forget(self._schedule.cancel(run))
-        self.deferred.forget(removed)
+        self.deferred.forget(run, removed)
         return removed
 
     @property
@@ -227,19 +228,23 @@ class CallScheduler:
                 self._begun.append(Begun(call, outputs))
 
     def _parts(self, call: Call, rows: int, running: bool) -> Sequence[ReadyCall]:
-        """The parts of a call that has too many rows; empty if it stays whole."""
+        """The parts of a call that has too many rows; empty if it stays whole, as a deferred one does: it is short."""
         loaded, most = self._nodes[call.node], self._mix.part(running)
-        if rows <= most:
+        if rows <= most or call in self.deferred:
             return ()
+        parts: Sequence[Call] = ()
+        ready: list[ReadyCall] = []
         with suppress(Exception):  # what can't be split says why when it is served whole
             parts = loaded.operator.split(call, most)
             ready = [self._ready(loaded, part) for part in parts]
-            if len(ready) > 1:
-                for part in parts[:-1]:
-                    part.answered = False
-                self._split.add(call, parts)
-                return ready
-        return ()
+        if len(ready) < 2:
+            return ()
+        # What would have gone with the whole goes before parts that other batches have.
+        self.make_deferred(call.states.values(), beside=ready[0].key)
+        for part in parts[:-1]:
+            part.answered = False
+        self._split.add(call, parts)
+        return ready
 
     # ── collection ──
 

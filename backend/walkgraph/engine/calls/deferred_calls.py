@@ -28,6 +28,11 @@ class DeferredCalls:
         return id(call) in self._open
 
     @property
+    def open(self) -> int:
+        """The number of those that aren't settled."""
+        return len(self._open)
+
+    @property
     def restless(self) -> bool:
         """True if some will be made soon although nothing comes."""
         return any(not self._in_flight.has(run) for run in self._schedule.deferring())
@@ -45,8 +50,9 @@ class DeferredCalls:
         if call.run in self._since:
             self._since[call.run] = self._collections
 
-    def forget(self, calls: Iterable[Call]) -> None:
-        """Forget calls that are not made."""
+    def forget(self, run: str, calls: Iterable[Call]) -> None:
+        """Forget a run that is cancelled, and its calls that are not made."""
+        self._since.pop(run, None)
         for call in calls:
             self._open.pop(id(call), None)
 

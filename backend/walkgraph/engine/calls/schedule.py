@@ -16,7 +16,7 @@ While loops are running on the device, batches are small, and one at most is lau
 """
 
 from bisect import insort
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Call, StateKey
@@ -93,6 +93,8 @@ class Schedule:
         """Ids of the calls under way for which others that are alike may wait -> in what they are alike."""
         self._deferred: dict[int, Call] = {}
         """Waiting calls that are deferred, by their ids."""
+        self._promoted: set[int] = set()
+        """Ids of those among them that may be served although no other follows."""
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -143,49 +145,63 @@ class Schedule:
         for waiting in self._queues[key]:
             # Calls on one state keep their order: a call that is passed over blocks its states for those behind it.
             clash = not busy.isdisjoint(waiting.call.states.values())
-            if id(waiting.call) in self._deferred and not clash:
+            if self._waits_for_others(waiting) and not clash:
                 deferred.append(waiting)
                 continue
             busy.update(waiting.call.states.values())
-            both = [*(one for one in deferred if _share(one, waiting)), waiting]
+            both = [*(_before(deferred, waiting.call.states.values()) if deferred else ()), waiting]
             rows = sum(one.rows for one in both)
             if clash or self._follows(waiting) or (chosen and taken + rows > budget):
                 continue
             chosen += both
             taken += rows
+            if len(both) > 1:
+                deferred = [one for one in deferred if one not in both]
             if waiting.alike is not None:
                 self._leads[id(waiting.call)] = waiting.alike
         gone = {id(one.call) for one in chosen}
         self._keep(key, [one for one in self._queues[key] if id(one.call) not in gone])
-        for one in gone if self._deferred else ():
-            self._deferred.pop(one, None)
+        if self._deferred:
+            self._undefer(gone)
         return Batch(key, [one.call for one in chosen])
 
     # ── deferred calls ──
 
     def deferring(self) -> set[str]:
-        """Runs with deferred calls, except those held."""
-        found = {call.run for call in self._deferred.values()} if self._deferred else set[str]()
-        return found - self._held.keys()
+        """Runs with deferred calls of which none may be served yet, except those held."""
+        if not self._deferred:
+            return set()
+        promoted = {self._deferred[one].run for one in self._promoted}
+        return {call.run for call in self._deferred.values()} - promoted - self._held.keys()
 
     def promote(self, run: str) -> None:
         """Let the deferred calls of a run be served although no other follows, unless another of its calls waits: the
-        last of each batch key is a call like others from now on."""
+        last of each batch key is served like others from now on."""
         mine = [[one for one in queue if one.call.run == run] for queue in self._queues.values()]
         if all(id(one.call) in self._deferred for of_key in mine for one in of_key):
-            for of_key in filter(None, mine):
-                del self._deferred[id(of_key[-1].call)]
+            self._promoted.update(id(of_key[-1].call) for of_key in mine if of_key)
 
-    def deferred_on(self, states: Collection[StateKey], beside: Hashable = None) -> Iterator[Batch]:
-        """Remove and return the deferred calls on these states, batch by batch. `beside`: not those with this key."""
+    def deferred_on(self, states: Iterable[StateKey], beside: Hashable = None) -> Iterator[Batch]:
+        """Remove and return the deferred calls on these states, with those that must go before them, batch by batch.
+        `beside`: not those with this key."""
+        if not self._deferred:
+            return
         wanted = set(states)
-        for key in list(self._queues) if self._deferred else ():
-            queue = self._queues[key] if key != beside else ()
-            mine = [one.call for one in queue if id(one.call) in self._deferred]
-            mine = [call for call in mine if not wanted.isdisjoint(call.states.values())]
+        for key in [key for key in self._queues if key != beside]:
+            queue = [one for one in self._queues[key] if id(one.call) in self._deferred]
+            mine = [one.call for one in _before(queue, wanted)]
             if mine:
                 self.remove(mine)
                 yield Batch(key, mine)
+
+    def _waits_for_others(self, waiting: _QueuedCall) -> bool:
+        """True for a deferred call that is served only with another one."""
+        return bool(self._deferred) and id(waiting.call) in self._deferred and id(waiting.call) not in self._promoted
+
+    def _undefer(self, gone: set[int]) -> None:
+        self._promoted -= gone
+        for one in gone:
+            self._deferred.pop(one, None)
 
     def first(self, fits: Callable[[Any], bool]) -> Call | None:
         """The call that is next among those with these batch keys."""
@@ -213,8 +229,8 @@ class Schedule:
         if not calls:
             return
         gone = {id(call) for call in calls}
-        for one in gone:
-            self._deferred.pop(one, None)
+        if self._deferred:
+            self._undefer(gone)
         for key, queue in list(self._queues.items()):
             self._keep(key, [w for w in queue if id(w.call) not in gone])
         for run, held in self._held.items():
@@ -244,7 +260,7 @@ class Schedule:
             return self._queues[key][0]
         busy = set[StateKey]()
         for waiting in self._queues[key]:
-            if id(waiting.call) in self._deferred:
+            if self._waits_for_others(waiting):
                 continue
             if busy.isdisjoint(waiting.call.states.values()) and not self._follows(waiting):
                 return waiting
@@ -268,6 +284,13 @@ class Schedule:
             del self._queues[key]
 
 
-def _share(one: _QueuedCall, other: _QueuedCall) -> bool:
-    """True if two calls have a state in common."""
-    return not set(one.call.states.values()).isdisjoint(other.call.states.values())
+def _before(deferred: Sequence[_QueuedCall], used: Iterable[StateKey]) -> list[_QueuedCall]:
+    """The deferred calls that go before a use of these states, in order: those on them, and those on the states of
+    one that does."""
+    states = {*used}
+    found: list[_QueuedCall] = []
+    for one in reversed(deferred):
+        if not states.isdisjoint(one.call.states.values()):
+            found.append(one)
+            states.update(one.call.states.values())
+    return found[::-1]

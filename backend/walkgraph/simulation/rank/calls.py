@@ -1,38 +1,37 @@
-"""Calls of a simulated rank outside device loops: the real schedule and batches, computed in simulated time."""
+"""Calls of a simulated rank outside device loops: the real scheduler of calls, over functions in place of forwards."""
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from walkgraph.abi.calls import Call, ChunkInfo
-from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.abi.calls import Call, ChunkInfo, Outputs, StateKey
+from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.finite import FiniteCheck
-from walkgraph.engine.calls.inflight import Result
-from walkgraph.engine.calls.schedule import MIX, Schedule
+from walkgraph.engine.calls.inflight import Launched, Result
+from walkgraph.engine.calls.schedule import MIX
+from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import ErrorInfo
-from walkgraph.simulation.rank.chains import chain_runner
-from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue
+from walkgraph.simulation.rank.device import Serve, SimulatedQueue, StepWatch
 from walkgraph.simulation.rank.kept import SimulatedKeptCalls
+from walkgraph.simulation.rank.operators import SimulatedOperator
 from walkgraph.simulation.simulator import Simulator
 
 CALL_SECONDS = 0.002
 """Mean duration of a batch."""
-MOST_BATCHES = 4
-"""Most batches in flight."""
 BEGUN = 0.3
-"""Share of calls whose outputs are passed on while they are in flight."""
+"""Share of batches whose outputs are passed on while they are in flight."""
 
+
+class _Host(NamedTuple):
+    """Stands for the device of a node."""
+
+    type: str = "cpu"
+
+
+_HOST = cast("Any", _Host())
 _ON_HOST = cast("Any", None)
 """Copies from devices, of which plain numbers need none."""
-
-
-class CallKey(NamedTuple):
-    """Calls with equal keys may form a batch."""
-
-    node: str
-    plays: bool
-    """Its values are played as they come."""
 
 
 class ReadPort(NamedTuple):
@@ -44,143 +43,138 @@ class ReadPort(NamedTuple):
     port: str
 
 
-class CallBatch(NamedTuple):
-    """A batch in flight."""
-
-    mark: SimulatedMark
-    done: tuple[Done, ...]
-
-    def has(self, run: str) -> bool:
-        return any(done.call.run == run for done in self.done)
+Chunks = dict[str, dict[ReadPort, list[ChunkInfo]]]
+"""Stream chunks that uses have read: by run, then by port."""
 
 
-class CallBatches:
-    """The batches in flight, oldest first."""
+class SimulatedRunner:
+    """Stands for `engine.calls.runner.Runner`, also as its failures and its digests, of which there are none."""
 
-    def __init__(self) -> None:
-        self.batches: deque[CallBatch] = deque()
+    def __init__(self, simulator: Simulator, queue: SimulatedQueue, chunks: Chunks) -> None:
+        self._simulator, self._queue, self._chunks = simulator, queue, chunks
+        self.failures = self.digests = self
 
-    def has(self, run: str) -> bool:
-        return any(batch.has(run) for batch in self.batches)
+    def launch(self, operator: SimulatedOperator, device: object, calls: Sequence[Call]) -> Launched:
+        simulator, began, count = self._simulator, self._simulator.now, len(calls)
+        for call in calls:
+            if call.chunks:
+                self._note_chunks(call)
+        if operator.deferring and not any(one.awaited for one in calls):
+            simulator.counts["deferred calls made alone"] += len(calls)
+        made = self._made(operator, calls)
+        if count > 1:
+            simulator.counts["batches of several calls"] += 1
+        mark = self._queue.launch(CALL_SECONDS)
+        begun = simulator.chance.random() < BEGUN
+
+        def results() -> list[Result]:
+            took = simulator.now - began
+            return [Result(outputs, error, took, count) for outputs, error in made]
+
+        return Launched(mark, results, [outputs if begun else None for outputs, _ in made])
+
+    def made(self, operator: SimulatedOperator, device: object, calls: Sequence[Call]) -> list[Result]:
+        """Makes links of chains."""
+        return [Result(outputs, error, 0.0, len(calls)) for outputs, error in self._made(operator, calls)]
+
+    def _made(
+        self, operator: SimulatedOperator, calls: Sequence[Call]
+    ) -> list[tuple[Outputs | None, ErrorInfo | None]]:
+        try:
+            found = operator.forward(calls)
+        except ValueError as raised:
+            if len(calls) == 1:
+                return [(None, self.of(calls[0], raised))]
+            half = len(calls) // 2
+            return self._made(operator, calls[:half]) + self._made(operator, calls[half:])
+        return [self._checked(call, outputs) for call, outputs in zip(calls, found, strict=True)]
+
+    def _checked(self, call: Call, outputs: Outputs) -> tuple[Outputs | None, ErrorInfo | None]:
+        # Most give no fractions at all.
+        port = FiniteCheck((outputs,), _ON_HOST).port(0) if float in map(type, outputs.values()) else None
+        if port is None:
+            return outputs, None
+        self._simulator.counts["calls that give no number"] += 1
+        return None, ErrorInfo(code="numeric_error", message=f"`{port}` is no number", node=call.node)
+
+    def _note_chunks(self, call: Call) -> None:
+        read = self._chunks.setdefault(call.run, {})
+        for port, chunk in call.chunks.items():
+            read.setdefault(ReadPort(call.step, call.use, call.node, port), []).append(chunk)
+            if chunk.closing:
+                self._simulator.counts["closing chunks"] += 1
+
+    # ── failures and digests ──
+
+    def of(self, call: Call, raised: Exception) -> ErrorInfo:
+        return ErrorInfo(code="node_error", message=str(raised), node=call.node)
+
+    def lacking(self, call: Call, port: str) -> ErrorInfo:
+        return ErrorInfo(code="node_error", message=f"`{port}` has no value", node=call.node)
+
+    def note(self, operator: SimulatedOperator, call: Call, outputs: Outputs) -> None: ...
 
 
-class SimulatedCalls:
+class SimulatedCalls(CallScheduler):
     def __init__(
         self,
         simulator: Simulator,
         queue: SimulatedQueue,
         functions: Mapping[str, Serve],
         playbacks: Playbacks,
+        watch: StepWatch,
         *,
+        chained: Collection[str] = (),
         kept: SimulatedKeptCalls | None = None,
     ) -> None:
-        """`kept`: finds calls that were made before; None where none are kept."""
-        self.in_flight = CallBatches()
-        self.chunks: dict[str, dict[ReadPort, list[ChunkInfo]]] = {}
-        """Stream chunks that uses have read: by run, then by port."""
-        self._simulator, self._queue, self._functions = simulator, queue, functions
-        self._playbacks = playbacks
-        self._schedule, self._kept = Schedule(), kept
-        self._chains = chain_runner(functions, self._made, lambda: simulator.now)
-        self._begun: list[Begun | Done] = []
-        """Events that wait for no batch."""
+        """`chained`: as in `readback.chained`. `kept`: finds calls that were made before; None where none are kept."""
+        self.chunks: Chunks = {}
+        self._simulator = simulator
+        operators = {
+            node: serve if isinstance(serve, SimulatedOperator) else SimulatedOperator(serve, alike=kept is not None)
+            for node, serve in functions.items()
+        }
+        numbers: dict[int, int] = {}
+        nodes = {
+            node: Loaded(cast("Any", operator), _HOST, numbers.setdefault(id(operator), len(numbers)))
+            for node, operator in operators.items()
+        }
+        super().__init__(
+            nodes,
+            cast("Any", SimulatedRunner(simulator, queue, self.chunks)),
+            _captures_nothing,
+            # Deferred calls give streams their values when they are done, so what gives streams values behind them
+            # may not be followed before it is done.
+            chained={node for node, one in operators.items() if node in chained or not one.deferring},
+            mix=MIX,
+            device=_HOST,
+            watch=cast("Stopwatch", watch),
+            clock=lambda: simulator.now,
+            kept=cast("Any", kept),
+            playbacks=playbacks,
+        )
 
     def add(self, call: Call) -> None:
-        found = None if self._kept is None else self._kept.find(call)
-        if found is not None:
-            self._begun.append(Done(call, found, None, 0.0, 0.0, 1, kept=True))
-            return
-        name = f"chain of {call.walk} {call.use}" if call.links else call.node
-        # What reads the same picture or prompt waits for the first that does.
-        alike = (call.node, repr(call.inputs)) if self._kept is not None else None
-        self._schedule.add(call, CallKey(name, call.timed is not None), 1, alike)
+        super().add(call)
+        if call.links:
+            self._simulator.counts["chains"] += 1
+        elif call in self.deferred:
+            self._simulator.counts["deferred calls"] += 1
 
-    def hold(self, run: str) -> None:
-        self._schedule.hold(run)
+    def make_deferred(self, states: Iterable[StateKey], beside: Any = None) -> None:
+        waiting = len(self._schedule) if self.deferred.open else 0
+        super().make_deferred(states, beside)
+        if waiting:
+            self._simulator.counts["deferred calls made early"] += waiting - len(self._schedule)
 
-    def release(self, run: str) -> None:
-        self._schedule.release(run)
-
-    def cancel(self, run: str) -> None:
-        self._schedule.cancel(run)
-        self._begun = [one for one in self._begun if one.call.run != run]
+    def cancel(self, run: str) -> list[Call]:
         self.chunks.pop(run, None)
-
-    def launch(self, *, running: bool, since: int, leaves_time: Callable[[float], bool]) -> bool:
-        """Launches a batch; returns False if no call waits or enough are in flight. `running`, `since`,
-        `leaves_time`: as in `engine.calls.call_scheduler`."""
-        batches = self.in_flight.batches
-        if not self._schedule or len(batches) >= MOST_BATCHES or not MIX.may(running, since):
-            return False
-        held = not leaves_time(CALL_SECONDS)
-        self._simulator.counts["batches held back"] += held
-        batch = self._schedule.next(MIX.rows(running), fits=lambda key: key.plays or not held)
-        if batch is None:
-            return False
-        done = self._served(batch.calls)
-        if len(done) > 1:
-            self._simulator.counts["batches of several calls"] += 1
-        batches.append(CallBatch(self._queue.launch(CALL_SECONDS), done))
-        if self._simulator.chance.random() < BEGUN:
-            self._begun += [Begun(one.call, one.outputs) for one in done if one.outputs is not None]
-        return True
-
-    def collect(self) -> list[Begun | Done]:
-        events: list[Begun | Done] = [*self._begun]
-        self._begun.clear()
-        batches = self.in_flight.batches
-        while batches and batches[0].mark.query():
-            done = batches.popleft().done
-            for one in done:
-                self._schedule.settle(one.call, failed=one.error is not None)
-                if self._kept is not None and one.outputs is not None:
-                    self._kept.note(one.call, one.outputs)
-                if (timed := one.call.timed) is not None and timed.plays and one.error is None:
-                    self._playbacks.left(one.call.run, timed.seconds)
-            events += done
-        return events
-
-    @property
-    def waiting(self) -> int:
-        return len(self._schedule)
+        return super().cancel(run)
 
     @property
     def leads(self) -> int:
         """Calls under way for which others that are alike may wait."""
         return self._schedule.leads
 
-    @property
-    def idle(self) -> bool:
-        return not (self.in_flight.batches or self._begun or self._schedule)
 
-    def _served(self, calls: Sequence[Call]) -> tuple[Done, ...]:
-        if not calls[0].links:
-            return tuple(map(self._serve, calls))
-        self._simulator.counts["chains"] += len(calls)
-        results = self._chains.run(calls, timed=False).results()
-        return tuple(
-            Done(call, one.outputs, one.error, one.busy, 0.0, one.batch, links=one.links)
-            for call, one in zip(calls, results, strict=True)
-        )
-
-    def _serve(self, call: Call) -> Done:
-        for port, chunk in call.chunks.items():
-            self.chunks.setdefault(call.run, {}).setdefault(ReadPort(call.step, call.use, call.node, port), []).append(
-                chunk
-            )
-            if chunk.closing:
-                self._simulator.counts["closing chunks"] += 1
-        made = self._made(call)
-        return Done(call, made.outputs, made.error, 0.0, 0.0, 1)
-
-    def _made(self, call: Call) -> Result:
-        try:
-            outputs = self._functions[call.node](call)
-        except ValueError as error:
-            return Result(None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 1)
-        # Most give no fractions at all.
-        port = FiniteCheck((outputs,), _ON_HOST).port(0) if float in map(type, outputs.values()) else None
-        if port is None:
-            return Result(outputs, None, 0.0, 1)
-        self._simulator.counts["calls that give no number"] += 1
-        return Result(None, ErrorInfo(code="numeric_error", message=f"`{port}` is no number", node=call.node), 0.0, 1)
+def _captures_nothing(device: object) -> None: ...

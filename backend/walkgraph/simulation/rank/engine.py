@@ -4,9 +4,11 @@ add, add_loop ──> step ──> Begun, Done, Items, LoopDone, Swapped
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 from walkgraph.abi.calls import Call
-from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
+from walkgraph.engine.calls.readback import chained
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.swap import Swapped
@@ -14,9 +16,10 @@ from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.engine.pacing.playback import Playbacks
+from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.rank.calls import CALL_SECONDS, SimulatedCalls
-from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedMark, SimulatedQueue, StepWatch
 from walkgraph.simulation.rank.kept import SimulatedKeptCalls, SimulatedMemo
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.swap import SimulatedSwap
@@ -24,7 +27,7 @@ from walkgraph.simulation.simulator import Simulator
 
 Functions = Callable[[StateStore], Mapping[str, Serve]]
 """Node -> the function that computes its calls."""
-Event = Begun | Done | Items | LoopDone | Stepped | Swapped
+Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
 
 class SimulatedEngine:
@@ -39,6 +42,7 @@ class SimulatedEngine:
         device: type[SimulatedDevice] = SimulatedDevice,
         *,
         plan: Plan | None = None,
+        rank: Rank | None = None,
         memo: SimulatedMemo | None = None,
     ) -> None:
         """`memo`: what its process keeps of calls, with the plan whose calls it finds; None if it keeps none."""
@@ -49,10 +53,13 @@ class SimulatedEngine:
         self.states = self.transfers = self.pools = states
         self.limits = states.limits
         playbacks = Playbacks(lambda: simulator.now)
-        kept = None
+        kept, early = None, frozenset[str]()
+        if plan is not None and rank is not None:
+            early = chained(plan, plan.ranks[rank])
         if memo is not None and plan is not None:
             kept = SimulatedKeptCalls(simulator, memo, plan, self.limits.owner)
-        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, kept=kept)
+        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, self._watch, chained=early, kept=kept)
+        states.before_use = self.calls.make_deferred
         self.loops = LoopScheduler(
             device(simulator, self._queue, served, states),
             playbacks,
@@ -75,6 +82,7 @@ class SimulatedEngine:
     def add_loop(self, call: LoopCall) -> None:
         self._simulator.counts["device loops"] += 1
         self._loops_came = True
+        self.calls.make_deferred(call.states.values())
         self.loops.add(call)
 
     def drop(self, run: str) -> None:
@@ -97,7 +105,7 @@ class SimulatedEngine:
     def step(self) -> list[Event]:
         """Launches what is ready, and returns the finished work."""
         calls, loops = self.calls, self.loops
-        while True:
+        while not calls.in_flight.over:
             running = self._loops_came and loops.running
             batch = calls.launch(running=running, since=self._since, leaves_time=loops.leaves_time)
             stepped = self._loops_came and loops.launch()
@@ -114,10 +122,13 @@ class SimulatedEngine:
 
     def due(self) -> float:
         """Time at which `step` may have work to collect or launch."""
-        marks = [batch.mark.at for batch in self.calls.in_flight.batches] + self.swap.due()
+        now, calls = self._simulator.now, self.calls
+        if calls.deferred.restless:
+            return now
+        marks = [cast("SimulatedMark", batch.launched.stamp).at for batch in calls.in_flight.turns]
+        marks += self.swap.due()
         if self.loops.launcher.busy:
             marks.append(self._queue.busy_until)
-        now = self._simulator.now
         return min((at for at in marks if at > now), default=now + CALL_SECONDS)
 
     # ── state ──
@@ -132,8 +143,8 @@ class SimulatedEngine:
 
     def left(self) -> Iterable[str]:
         """Descriptions of leaks: things that are kept although nothing runs."""
-        for batch in self.calls.in_flight.batches:
-            yield f"a call in flight: {batch.done[0].call}"
+        for batch in self.calls.in_flight.turns:
+            yield f"a call in flight: {batch.calls[0]}"
         yield from self.held()
 
     def held(self) -> Iterable[str]:
@@ -142,8 +153,10 @@ class SimulatedEngine:
             yield "playbacks of runs that are over"
         if self.calls.waiting:
             yield f"{self.calls.waiting} calls that wait"
-        if self.calls.leads and not self.calls.in_flight.batches:
+        if self.calls.leads and not self.calls.in_flight.any:
             yield f"{self.calls.leads} calls that others wait for"
+        if self.calls.deferred.open and not self.calls.in_flight.any:
+            yield f"{self.calls.deferred.open} deferred calls"
         yield from (f"run {run} suspended" for run in self.swap.runs)
         yield from (f"the loops of run {run} held" for run in self.holds.held)
         if self.loops.admission.waiting:

@@ -1,32 +1,16 @@
 """Kept outputs of a simulated process: the real memo, which outlives the plans that it serves."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.simulator import Simulator
 
 LIMITS = (3_000, 30_000, 1 << 20)
 """Bytes that a process keeps: those of a few calls, so that others are evicted, or of all."""
-
-
-class _Pure(NamedTuple):
-    pure: bool = True
-
-
-class _Host(NamedTuple):
-    type: str = "cpu"
-
-
-class _LoadedNode(NamedTuple):
-    """The fields of a loaded operator that the memo reads."""
-
-    content: str
-    operator: _Pure = _Pure()
-    device: _Host = _Host()
 
 
 class SimulatedMemo:
@@ -49,10 +33,10 @@ class SimulatedKeptCalls:
         }
         self._calls = KeptCalls(kept.memo, owner, self._sharing)
 
-    def find(self, call: Call) -> Outputs | None:
+    def find(self, loaded: Loaded, call: Call) -> Outputs | None:
         # Simulated nodes read the indices of loops too.
-        loaded = _LoadedNode(f"{self._contents[call.node]} {call.iteration}")
-        found = self._calls.find(cast("Any", loaded), call)
+        content = f"{self._contents[call.node]} {call.iteration}"
+        found = self._calls.find(loaded._replace(content=content), call)
         if found is None or call.content is None:
             return None
         made_by, owner = self._kept.made_by[call.content], self._owner(call.run)

@@ -70,6 +70,7 @@ class SharedStates(StateStore):
 
     def drop(self, keys: Iterable[StateKey]) -> None:
         ended = [*keys]
+        self.before_use(ended)
         for key in ended:
             self._check(key)
         self._table.drop(key for key in ended if key.state in self.paged)
@@ -80,6 +81,7 @@ class SharedStates(StateStore):
         self.audit()
 
     def renew(self, key: StateKey, source: StateKey | None) -> None:
+        self.before_use((key,) if source is None else (source, key))
         found = self.read(source) if source is not None else None
         if source is None or found is None or not {key.state, source.state} <= {*self.paged}:
             super().renew(key, source)

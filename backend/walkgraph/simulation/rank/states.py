@@ -1,6 +1,6 @@
 """States of the runs of one simulated rank, and the cache pages that they take."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from walkgraph.abi.calls import Scalar, StateKey
@@ -39,6 +39,8 @@ class StateStore:
         self._away: dict[str, dict[StateKey, Contents]] = {}
         """States of suspended runs."""
         self._taken = 0
+        self.before_use: Callable[[Iterable[StateKey]], None] = lambda keys: None
+        """As that of `engine.kv.states.StateTable`."""
 
     def read(self, key: StateKey) -> Contents | None:
         return self._here.get(key)
@@ -53,6 +55,8 @@ class StateStore:
             )
 
     def drop(self, keys: Iterable[StateKey]) -> None:
+        keys = tuple(keys)
+        self.before_use(keys)
         for key in keys:
             self._give(key)
 
@@ -62,6 +66,7 @@ class StateStore:
 
     def renew(self, key: StateKey, source: StateKey | None) -> None:
         """Replaces a state by a copy of `source`, or empties it."""
+        self.before_use((key,) if source is None else (source, key))
         found = self._here.get(source) if source is not None else None
         self.drop((key,))
         if found is not None:
@@ -75,12 +80,17 @@ class StateStore:
         if not self.runs and self._taken:
             raise self._simulator.fail(f"{self._taken} pages are taken and no state holds them")
 
+    def count(self, what: str, times: int) -> None:
+        """Counts occurrences in the functions of nodes."""
+        self._simulator.counts[what] += times
+
     # ── between states ──
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
         self.renew(target, source)
 
     def export(self, key: StateKey) -> Contents:
+        self.before_use((key,))
         return self._here.get(key, {})
 
     def import_state(self, key: StateKey, value: Contents) -> None:

@@ -18,6 +18,7 @@ from walkgraph.worker.events import (
     CallDone,
     Command,
     DropStates,
+    MoveState,
     PieceCame,
     Ref,
     Report,
@@ -57,6 +58,8 @@ class LocalRun:
         self._begun: dict[Ref, Collection[str]] = {}
         """Calls whose run went on before they were done -> the ports whose values were passed on then. Only their end
         is still to be reported, and what goes into streams."""
+        self._exports: list[MoveState] = []
+        """Those that wait for these calls."""
         self._over = self._leg_told = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
@@ -196,7 +199,23 @@ class LocalRun:
         if effects.failure is not None and not self._over:
             self._over = True
             return [Report(m.RankFailed(rank=self._rank, run=self.run, error=effects.failure))]
+        if self._begun or self._exports:
+            out = self._exported_last(out)
         return out if self._watched is None else self._watched.take(out)
+
+    def _exported_last(self, commands: Sequence[Command]) -> list[Command]:
+        """The commands without exports while calls that the run went on without aren't done: if one fails, no other
+        rank computes with a state that it should have changed."""
+        out: list[Command] = []
+        for one in commands:
+            if isinstance(one, MoveState) and one.op == "export":
+                self._exports.append(one)
+            else:
+                out.append(one)
+        if not self._begun:
+            out += self._exports
+            self._exports = []
+        return out
 
     def _advance(self) -> bool:
         """True if anything moved, so that there may be more to do."""

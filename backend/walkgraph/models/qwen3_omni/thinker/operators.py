@@ -138,7 +138,9 @@ class Thinker(LanguageBackbone):
         return found[::-1]
 
     def defers(self, call: Call) -> bool:
-        return rows_of(call) <= _LATER if is_media(call) else super().defers(call)
+        if not is_media(call):
+            return super().defers(call)
+        return rows_of(call) <= _LATER and not call.gives(self.beside)
 
     def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
         pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
