@@ -4,12 +4,13 @@ language models of all families share.
 Shape letters: B rows of a step, W width, V vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
+from walkgraph.abi.calls import Call
 from walkgraph.abi.step import PagedSlot, StepBatch
 from walkgraph.layers.decoder import DecoderLayer, StepSlot
 from walkgraph.layers.linear.step_linear import linear
@@ -43,3 +44,15 @@ def step_sampling(batch: StepBatch, slot: PagedSlot, names: Sampling) -> Samplin
     as in a forward."""
     position = slot.rows.lengths.index_select(0, slot.rows.rows).long() + 1
     return SamplingParams(batch.seed, position, **{name: batch.params[param] for param, (name, _) in names.items()})
+
+
+def sampling_of(
+    calls: Sequence[Call], positions: Sequence[int], names: Sampling, device: torch.device
+) -> SamplingParams:
+    """Sampling parameters of calls in a forward. `positions`: of their next tokens, one for each call."""
+    whole = [[call.seed, position] for call, position in zip(calls, positions, strict=True)]
+    seed, position = torch.tensor(whole).to(device, non_blocking=True).unbind(1)
+    # float64 represents the integers among them exactly.
+    given = torch.tensor([[float(call.params[name]) for name in names] for call in calls], dtype=torch.float64)
+    values = zip(names.values(), given.to(device, non_blocking=True).unbind(1), strict=True)
+    return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})

@@ -16,7 +16,7 @@ from walkgraph.abi.calls import FINITE, Call, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.language.decoding import Sampling, step_sampling
+from walkgraph.architectures.language.decoding import Sampling, sampling_of, step_sampling
 from walkgraph.layers.sampling import count, sample
 from walkgraph.layers.sampling_params import SamplingParams
 from walkgraph.models.qwen3_omni.talker.config import RESERVED
@@ -256,7 +256,7 @@ class Talker(Operator):
 
     def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
         position = [states.length(call.states["kv"]) for call in calls]
-        return _sampling_of(calls, position, _SPOKEN, self._device)
+        return sampling_of(calls, position, _SPOKEN, self._device)
 
     def _on_device(self, value: Tensor) -> Tensor:
         """Move to the device without waiting for it."""
@@ -282,7 +282,7 @@ class CodePredictor(Operator):
         hidden = torch.cat([call.inputs["hidden"].view(1, -1) for call in calls])
         frame = torch.tensor([call.iteration[-1] if call.iteration else 0 for call in calls])
         with torch.inference_mode():
-            sampling = _sampling_of(calls, frame.tolist(), _DRAWN, self._device)
+            sampling = sampling_of(calls, frame.tolist(), _DRAWN, self._device)
             made = self._made(code, hidden, sampling)
         return [{port: value[at] for port, value in made.items()} for at in range(len(calls))]
 
@@ -329,14 +329,3 @@ class CodePredictor(Operator):
             "code": torch.zeros(1, dtype=torch.int64),
             "hidden": torch.zeros(1, self._network.config.width, dtype=self._dtype),
         }
-
-
-def _sampling_of(
-    calls: Sequence[Call], positions: Sequence[int], names: Sampling, device: torch.device
-) -> SamplingParams:
-    whole = [[call.seed, position] for call, position in zip(calls, positions, strict=True)]
-    seed, position = torch.tensor(whole).to(device, non_blocking=True).unbind(1)
-    # float64 represents the integers among them exactly.
-    given = torch.tensor([[float(call.params[name]) for name in names] for call in calls], dtype=torch.float64)
-    values = zip(names.values(), given.to(device, non_blocking=True).unbind(1), strict=True)
-    return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})
