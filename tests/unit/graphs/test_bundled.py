@@ -80,8 +80,8 @@ def test_a_graph_has_no_problem_but_networks_to_come(name: str) -> None:
 
 
 def test_the_starter_graphs_have_no_problem_at_all() -> None:
-    names = [name for name in GRAPHS if name.startswith(("shapes", "bagel", "synthetic", "reach", "world"))]
-    assert len(names) == 13
+    names = [name for name in GRAPHS if name.startswith(("shapes", "bagel", "synthetic", "reach", "world", "voice"))]
+    assert len(names) == 14
     assert [check(json.loads(GRAPHS[name].read_text()), catalogue()).problems for name in names] == [()] * len(names)
 
 
@@ -113,7 +113,8 @@ def test_a_placement_makes_a_plan(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PLACEMENTS if name.startswith(("shapes_", "synthetic_", "bagel_", "reach_", "world_"))]
+    "name",
+    [name for name in PLACEMENTS if name.startswith(("shapes_", "synthetic_", "bagel_", "reach_", "world_", "voice_"))],
 )
 def test_networks_and_weights_are_here(name: str) -> None:
     assert planned(name, host(gpus=4)).deployable
