@@ -80,6 +80,7 @@ EXAMPLES = {
     "masked_edit": ("image", 1),
     "picture_batch": ("image", 1),
     "planned_path": ("image", 1),
+    "speech_of_a_description": ("image", 1),
     "two_settings": ("image", 1),
     "watch_it_draw": ("film", 4),
 }

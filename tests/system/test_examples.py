@@ -19,6 +19,7 @@ from tests.support.recording import Recording, answered, threaded_recording
 from tests.support.serving import Service, service
 from walkgraph.client import Client
 from walkgraph.resources import bundled
+from walkgraph.starters.voice.evaluate import FOLDER, judge
 
 Values = dict[str, list[dict[str, Any]]]
 Pixels = np.ndarray[Any, Any]
@@ -235,6 +236,14 @@ def a_path_leads_to_the_goal(client: Client, _server: Recording) -> None:
     assert np.ptp(marked, axis=0).max() > 20, "it moves"
 
 
+def what_is_described_is_spoken(client: Client, _server: Recording) -> None:
+    found = made(client, "speech_of_a_description")
+    assert area(pixels(found["image"][0]), RED) > 0.005
+    (audio,) = found["audio"]
+    sound = np.frombuffer(base64.b64decode(audio["data"])[WAV_HEADER:], "<i2").astype(np.float32) / 32768
+    assert judge(FOLDER).hears(sound, RATE) == text(found).split()
+
+
 CASES: dict[str, Callable[[Client, Recording], None]] = {
     "agent": an_agent_draws_and_looks,
     "bands_of_noise": sounds_are_found_and_drawn,
@@ -246,6 +255,7 @@ CASES: dict[str, Callable[[Client, Recording], None]] = {
     "picture_batch": each_line_is_drawn_and_described,
     "planned_path": a_path_leads_to_the_goal,
     "robot_asks": a_robot_asks_before_it_goes_on,
+    "speech_of_a_description": what_is_described_is_spoken,
     "two_settings": two_settings_are_compared,
     "watch_it_draw": a_film_goes_from_noise_to_the_picture,
 }
