@@ -26,5 +26,6 @@ export default defineConfig({
     },
   },
   // Files share what they import: to load it anew for each takes twice the time of all tests.
-  test: { include: ["tests/**/*.test.{ts,tsx}"], isolate: false },
+  // The time limit finds tests that hang: none is so slow that a busy machine needs as long.
+  test: { include: ["tests/**/*.test.{ts,tsx}"], isolate: false, testTimeout: 600_000 },
 });

@@ -122,7 +122,7 @@ describe("a choice on the canvas", () => {
     const at = (id: string) => made2.boxes.get(id)!;
     expect(overlap(at("case:sketch"), at("case:a/b"))).toBe(false);
     expect(overlap(at("choose:0"), at("merge:picture"))).toBe(false);
-  }, 30_000);
+  });
 
   test("finds places for a new merge and a new branch, beside and below what is there", () => {
     const { "merge:picture": _, "otherwise:0": __, ...rest } = Object.fromEntries(model.places);

@@ -128,7 +128,7 @@ describe("a map on the canvas", () => {
     const places = await elkLayout(model, canvas, null);
     const again = made(place(graph, canvas, Object.fromEntries(places)));
     apart((id) => again.boxes.get(id)!);
-  }, 30_000);
+  });
 
   test("takes what is dropped in it, and what is put into it", () => {
     const inside: Point = [box("map:items").x + 30, box("map:items").y + box("map:items").h - 6];

@@ -290,7 +290,7 @@ describe("speed", () => {
     // Four times as many uses: 16 times the work for all pairs, 64 times for all triples.
     expect(large.dragged / small.dragged).toBeLessThan(40);
     expect(large.drawn / small.drawn).toBeLessThan(40);
-  }, 120_000);
+  });
 });
 
 /** Microseconds of processor time: to judge all targets of a wire, and to connect it. */
