@@ -1,4 +1,4 @@
-"""Train the starter: recordings, the codec's table, then the speaker. About ten minutes of one CPU core.
+"""Train the starter: recordings, the codec's table, then the speaker. A minute of one CPU core.
 
     pip install espeakng-loader==0.2.4
     python -m walkgraph.starters.voice.train --out DIR
