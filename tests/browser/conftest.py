@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tests.browser.expecting import set_options
-from tests.browser.person import PATIENCE, Person
+from tests.browser.person import PATIENCE, Person, empty
 from tests.support.serving import Service, service, starter
 
 FLAGS = (
@@ -72,7 +72,7 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="package")
 def window(chromium: Browser) -> Iterator[BrowserContext]:
-    """Shared, so that what pages load is fetched and compiled once: that is a quarter of what it takes to open one."""
+    """Shared, so that what pages load is fetched once."""
     clipboard = ["clipboard-read", "clipboard-write"]
     context = chromium.new_context(viewport=WINDOW, permissions=clipboard, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1000)
@@ -85,8 +85,9 @@ def person(
     window: BrowserContext, running: Service, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Person]:
     """Logged in, on an empty page that keeps still: frames of movements take a processor of their own. The browser
-    knows nothing of the tests before. Screenshots that a test takes lie in its temporary folder, if it doesn't run
-    beside others or if it fails."""
+    knows nothing of the tests before, though it is the same tab, unless a test closed it or failed: another tab starts
+    a process, which compiles the page anew; that is half of what it takes to open one. Screenshots that a test takes
+    lie in its temporary folder, if it doesn't run beside others or if it fails."""
     faults: list[str] = []
     heard = {
         "console": lambda message: faults.extend(_fault(message)),
@@ -94,17 +95,22 @@ def person(
     }
     for event, hear in heard.items():
         window.on(event, hear)  # type: ignore[call-overload]
-    page = window.new_page()
+    page = window.pages[0] if window.pages else window.new_page()
     forget(page, running.told["url"])
     found = Person(page, running, tmp_path, alone=not hasattr(request.config, "workerinput"))
     answer = window.request.get(found.address())
     assert answer.ok, answer
     yield found
-    if _failed(request):
+    failed = _failed(request)
+    if failed:
         found.alone = True
         found.look("at_the_end")
     for open_page in window.pages:
-        open_page.close()
+        if open_page is not page or failed:
+            open_page.close()
+    if not page.is_closed():
+        found.leave()
+        settle(page)
     for event, hear in heard.items():
         window.remove_listener(event, hear)
     window.set_offline(False)
@@ -112,8 +118,19 @@ def person(
     assert unexpected == []
 
 
+def settle(page: Page) -> None:
+    """Make a tab that a test has left empty look and behave like a new one."""
+    page.unroute_all()
+    page.mouse.move(0, 0)
+    page.set_viewport_size(WINDOW)
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+
 def forget(page: Page, origin: str) -> None:
     """Clear everything that the browser keeps of this origin, except its cache."""
+    # What the tab keeps can be cleared only by a page of this origin.
+    empty(page, origin)
+    page.evaluate("sessionStorage.clear()")
     kept = "cookies,local_storage,indexeddb,cache_storage,service_workers"
     session = page.context.new_cdp_session(page)
     session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": kept})

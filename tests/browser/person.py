@@ -19,6 +19,11 @@ PATIENCE = 240.0
 """Seconds until a test gives up on what is to appear: other tests, a service and a worker use the same cores."""
 
 
+def empty(page: Page, origin: str) -> None:
+    """Show a page of this origin that does nothing."""
+    page.goto(f"{origin}/health/live")
+
+
 class Person:
     def __init__(self, page: Page, running: Service, folder: Path, *, alone: bool = True) -> None:
         self.page = page
@@ -29,6 +34,7 @@ class Person:
         """Parts of console errors that this test brings about."""
         self._folder = folder
         self._looks = 0
+        self._heard: list[tuple[Any, Callable[[Any], object]]] = []
 
     def look(self, name: str) -> Path:
         """A screenshot, numbered in the order of looking; none beside other tests, whose time it would take."""
@@ -44,6 +50,17 @@ class Person:
         found.expected = self.expected
         found._looks = self._looks + 20
         return found
+
+    def hear(self, event: Any, hear: Callable[[Any], object]) -> None:
+        """What Playwright reports of the page, until the test ends."""
+        self.page.on(event, hear)
+        self._heard.append((event, hear))
+
+    def leave(self) -> None:
+        """End the page, but not its tab, nor its process: for that, an empty page of the same origin comes."""
+        for event, hear in self._heard:
+            self.page.remove_listener(event, hear)
+        empty(self.page, self.running.told["url"])
 
     # ── getting somewhere ───────────────────────────────────────────────────────────────────────
 

@@ -25,7 +25,7 @@ def test_markup_of_a_document_and_of_a_prompt_is_shown_as_text(person: Person) -
         _, etag = client.document("graph", "marked")
         client.put_document("graph", "marked", document, etag)
     dialogs: list[str] = []
-    person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    person.hear("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     person.open("marked")
     expect(person.page.get_by_text("<img src=x").first).to_be_visible()
     unharmed(person, dialogs)
@@ -54,7 +54,7 @@ def test_a_description_leads_nowhere(person: Person) -> None:
         _, etag = client.document("graph", "leading")
         client.put_document("graph", "leading", document, etag)
     asked: list[str] = []
-    person.page.on("request", lambda request: asked.append(request.url))
+    person.hear("request", lambda request: asked.append(request.url))
     person.go("")
     text = person.page.get_by_text("Read this.")
     expect(text).to_be_visible()
@@ -85,7 +85,7 @@ def test_markup_in_the_keys_of_a_draft_is_shown_as_text(person: Person) -> None:
     with person.running.client() as client:
         client.put_document("graph", "drafted", draft)
     dialogs: list[str] = []
-    person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    person.hear("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     person.open("drafted")
     expect(person.page.get_by_text("<img src=x").locator("visible=true").first).to_be_visible()
     for tab in person.page.get_by_role("tablist", name="Views").get_by_role("tab").all():
@@ -111,7 +111,7 @@ def test_markup_of_runs_and_blueprints_is_shown_as_text(person: Person) -> None:
         }
     }
     dialogs: list[str] = []
-    person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    person.hear("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     with person.running.client() as client:
         _, etag = client.document("graph", "boxed")
         client.put_document("graph", "boxed", document, etag)

@@ -121,6 +121,8 @@ def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Pe
     person.page.get_by_label("Name", exact=True).fill("by_enter")
     person.page.get_by_label("Name", exact=True).press("Enter")
     expect(person.page.locator(".wg .react-flow")).to_be_visible()
+    # Its tab can't be freed of the route.
+    person.page.close()
 
 
 def test_unsaved_work_survives_a_crash(person: Person) -> None:
