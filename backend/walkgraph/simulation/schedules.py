@@ -87,7 +87,8 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     if apart.random() < DEFERRING:
         scenario = apart.choice(known_deferring())
         changes, mood = apart.random() < TOGETHER, SHARED if apart.random() < ALIKE else mood
-        fitting = tuple(one for one in known_deferring() if changes and same_processes(scenario.plan, one.plan))
+        alike = [one for one in known_deferring() if one.pages == scenario.pages] if changes else []
+        fitting = tuple(one for one in alike if same_processes(scenario.plan, one.plan))
         page = page._replace(others=fitting)
     return World(scenario, seed, chances=mood, parts=parts, page=page)
 

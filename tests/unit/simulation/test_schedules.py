@@ -105,7 +105,8 @@ def test_a_schedule_that_found_a_fault_finds_none(seed: int, fault: str) -> None
         (
             6002698,
             "a loop that was held before its first iteration missed the items that came meanwhile, and never ended",
-        )
+        ),
+        (90684, "a world drew graphs whose ranks have other numbers of pages, and judged all by those of the first"),
     ],
 )
 def test_a_schedule_with_all_its_acts_that_found_a_fault_finds_none(seed: int, fault: str) -> None:
