@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from walkgraph.placement.succession import same_processes
-from walkgraph.simulation.chained import chained
 from walkgraph.simulation.client import Chances
-from walkgraph.simulation.deferring import deferring
+from walkgraph.simulation.kinds.chained import chained
+from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.talkers import talkers
 from walkgraph.simulation.world import Outcome, World
 
 BLOCK = 250

@@ -40,11 +40,16 @@ class Simulator:
         self.at(self.now + seconds, action)
 
     def step(self) -> bool:
-        """Runs the next action. Returns False if none is planned."""
+        """Runs the next action. Returns False if none is planned. Raises Violation if it raises anything."""
         if not self._planned:
             return False
         self.now, _, action = heappop(self._planned)
-        action()
+        try:
+            action()
+        except Violation:
+            raise
+        except Exception as raised:
+            raise self.fail(f"a process is ended by {raised!r}") from raised
         return True
 
     def fail(self, what: str, run: str = "") -> Violation:

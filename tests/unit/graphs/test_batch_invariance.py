@@ -182,8 +182,17 @@ def qwen3_omni() -> Family:
     )
 
 
-FAMILIES = {made.__name__: made for made in (bagel, orpheus, llm, pi05, vjepa2, reach, world, qwen3_omni)}
-DECODERS = {"bagel", "orpheus", "llm", "qwen3_omni"}
+def voice() -> Family:
+    how = {"temperature": 1.0, "max_frames": 30}
+    texts = ("a red circle", "blue, and so on", "x")
+    runs = [
+        Asked("say", {**how, "seed": seed, "shift": 2.0 * seed}, {"text": [text]}) for seed, text in enumerate(texts)
+    ]
+    return Family("voice", {}, {}, runs)
+
+
+FAMILIES = {made.__name__: made for made in (bagel, orpheus, llm, pi05, vjepa2, reach, world, qwen3_omni, voice)}
+DECODERS = {"bagel", "orpheus", "llm", "qwen3_omni", "voice"}
 """Graphs of tokens: their steps are `invariant`."""
 
 

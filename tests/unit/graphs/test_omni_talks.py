@@ -101,6 +101,12 @@ def compare(talk: str, outputs: Mapping[str, list[Any]]) -> None:
     assert np.abs(spoken[:: whole.KEPT] - waveform).max() < BAR
 
 
+def alike(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> bool:
+    """True if two runs of one batch said the same: on some CPUs, the last bits of a row depend on its place."""
+    heard, spoken = samples(one["audio"]), samples(other["audio"])
+    return one["text"] == other["text"] and len(heard) == len(spoken) and np.abs(heard - spoken).max() < BAR
+
+
 @pytest.mark.parametrize("local", [pytest.param(ONE, marks=pytest.mark.long), TWO], indirect=True)
 @pytest.mark.parametrize("talk", TALKS)
 def test_a_talk_is_answered_as_the_published_code_does(local: LocalDeployment, talk: str) -> None:
@@ -127,7 +133,7 @@ def test_a_video_without_sound_is_only_seen(local: LocalDeployment) -> None:
         local.submit(f"heard: {heard}", "converse", params, {"messages": [asking]})
     local.run()
     assert not local.failed
-    assert local.outputs.pop("heard: True") == local.outputs.pop("heard: False")
+    assert alike(local.outputs.pop("heard: True"), local.outputs.pop("heard: False"))
     for heard in (True, False):
         local.release(f"heard: {heard}")
 
@@ -142,7 +148,7 @@ def test_parts_of_one_message_come_in_any_order(local: LocalDeployment) -> None:
     local.submit("parts", "chat", {**GREEDY, "system_prompt": whole.PROMPT}, parts=parts)
     local.run()
     assert not local.failed
-    assert local.outputs.pop("turns") == local.outputs.pop("parts")
+    assert alike(local.outputs.pop("turns"), local.outputs.pop("parts"))
     for run in ("turns", "parts"):
         local.release(run)
 
@@ -159,7 +165,7 @@ def test_a_message_without_a_system_prompt_is_a_conversation_of_one_turn(local: 
     local.submit("talk", "converse", GREEDY, {"messages": [Conversation((Turn("user", (question,)),))]})
     local.run()
     assert not local.failed
-    assert local.outputs.pop("chat") == local.outputs.pop("talk")
+    assert alike(local.outputs.pop("chat"), local.outputs.pop("talk"))
     for run in ("chat", "talk"):
         local.release(run)
 

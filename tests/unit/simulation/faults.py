@@ -55,6 +55,7 @@ from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import Peers
 from walkgraph.worker.loops.device_loops import _ItemReader
 from walkgraph.worker.suspension import Suspension
+from walkgraph.worker.walk import local_run
 from walkgraph.worker.walk.local_run import LocalRun
 from walkgraph.worker.walk.run_streams import Incoming, Outgoing, Streams
 
@@ -393,7 +394,7 @@ FAULTS = {
         "deferring", "", patches=[Patch(LocalRun, "called", _unheard(LocalRun.called))]
     ),
     "a state that leaves before deferred calls are done": Fault(
-        "deferring", "by the book", patches=[Patch(LocalRun, "_exported_last", lambda self, commands: [*commands])]
+        "deferring", "by the book", patches=[Patch(local_run, "_exports_state", lambda command: False)]
     ),
     "a deferred call that is made twice": Fault(
         "deferring", "", patches=[Patch(Schedule, "remove", lambda self, calls: None)]

@@ -17,7 +17,7 @@ from walkgraph.conductor.runs.passed_calls import PassedCalls
 from walkgraph.conductor.runs.priority import Holder, to_suspend
 from walkgraph.conductor.runs.records import RunTable
 from walkgraph.graph.checks.called import MOST_DEEP
-from walkgraph.simulation.nests import CALM, NestChances, NestWorld
+from walkgraph.simulation.kinds.nests import CALM, NestChances, NestWorld
 from walkgraph.simulation.reference.task_nests import random_tasks, wanted
 from walkgraph.simulation.simulator import Violation
 

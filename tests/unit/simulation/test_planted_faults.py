@@ -6,13 +6,13 @@ import pytest
 
 from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.placement.succession import same_processes
-from walkgraph.simulation.chained import chained
-from walkgraph.simulation.deferring import deferring
+from walkgraph.simulation.kinds.chained import chained
+from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.talkers import talkers
 from walkgraph.simulation.world import World
 
 SEEDS = 200
@@ -25,10 +25,11 @@ def known() -> tuple[Scenario, ...]:
 
 
 def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:
-    """Some that its processes can serve. `among`: those with one of these in their names, itself among them."""
+    """Some that its processes can serve, with as many pages, by which a world is judged. `among`: those with one of
+    these in their names, itself among them."""
     some = [one for one in known() if any(name in one.name for name in among)]
     some = some or [one for one in known()[::11] if one is not scenario]
-    return tuple(one for one in some if same_processes(scenario.plan, one.plan))
+    return tuple(one for one in some if one.pages == scenario.pages and same_processes(scenario.plan, one.plan))
 
 
 def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:

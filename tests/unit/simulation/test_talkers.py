@@ -10,9 +10,9 @@ import pytest
 from walkgraph.graph import codec
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.simulation.kinds.talkers import COMPONENTS, TALKERS, drawn, talker_scenario, talkers
 from walkgraph.simulation.scenarios import placed
 from walkgraph.simulation.schedules import CALM
-from walkgraph.simulation.talkers import COMPONENTS, TALKERS, drawn, talker_scenario, talkers
 from walkgraph.simulation.world import World
 
 SEEDS = 2 * TALKERS

@@ -81,6 +81,47 @@ class _QueuedCall(NamedTuple):
     alike: Hashable
 
 
+class _Deferred:
+    """Waiting calls that are deferred."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, Call] = {}
+        """By their ids."""
+        self._promoted: set[int] = set()
+        """Ids of those that may be served although no other follows."""
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def __contains__(self, call: Call) -> bool:
+        return id(call) in self._calls
+
+    def add(self, call: Call) -> None:
+        self._calls[id(call)] = call
+
+    def forget(self, gone: set[int]) -> None:
+        """Forget calls by their ids, of which some may not be here."""
+        if self._calls:
+            self._promoted -= gone
+            for one in gone:
+                self._calls.pop(one, None)
+
+    def promote(self, calls: Iterable[Call]) -> None:
+        """Let these be served although no other follows."""
+        self._promoted.update(map(id, calls))
+
+    def waits(self, call: Call) -> bool:
+        """True for a deferred call that is served only with another one."""
+        return bool(self._calls) and id(call) in self._calls and id(call) not in self._promoted
+
+    @property
+    def runs(self) -> set[str]:
+        """Runs with deferred calls of which none may be served yet."""
+        if not self._calls:
+            return set()
+        return {call.run for call in self._calls.values()} - {self._calls[one].run for one in self._promoted}
+
+
 class Schedule:
     def __init__(self, *, budget: int = 4096, patience: float = 1.0) -> None:
         """`budget`: the most rows in a batch, unless one call has more. `patience`: seconds that one level of priority
@@ -91,10 +132,7 @@ class Schedule:
         """Calls of held runs."""
         self._leads: dict[int, Hashable] = {}
         """Ids of the calls under way for which others that are alike may wait -> in what they are alike."""
-        self._deferred: dict[int, Call] = {}
-        """Waiting calls that are deferred, by their ids."""
-        self._promoted: set[int] = set()
-        """Ids of those among them that may be served although no other follows."""
+        self._deferred = _Deferred()
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -113,7 +151,7 @@ class Schedule:
     def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None, *, deferred: bool = False) -> None:
         self._arrivals += 1
         if deferred:
-            self._deferred[id(call)] = call
+            self._deferred.add(call)
         # Somebody listens to what is played as it comes, so it goes before work of the same level.
         due = call.ready_at - (call.priority + (call.timed is not None)) * self._patience
         self._put(key, _QueuedCall(due, (self._arrivals,), rows, call, alike))
@@ -145,7 +183,7 @@ class Schedule:
         for waiting in self._queues[key]:
             # Calls on one state keep their order: a call that is passed over blocks its states for those behind it.
             clash = not busy.isdisjoint(waiting.call.states.values())
-            if self._waits_for_others(waiting) and not clash:
+            if self._deferred.waits(waiting.call) and not clash:
                 deferred.append(waiting)
                 continue
             busy.update(waiting.call.states.values())
@@ -161,25 +199,21 @@ class Schedule:
                 self._leads[id(waiting.call)] = waiting.alike
         gone = {id(one.call) for one in chosen}
         self._keep(key, [one for one in self._queues[key] if id(one.call) not in gone])
-        if self._deferred:
-            self._undefer(gone)
+        self._deferred.forget(gone)
         return Batch(key, [one.call for one in chosen])
 
     # ── deferred calls ──
 
     def deferring(self) -> set[str]:
         """Runs with deferred calls of which none may be served yet, except those held."""
-        if not self._deferred:
-            return set()
-        promoted = {self._deferred[one].run for one in self._promoted}
-        return {call.run for call in self._deferred.values()} - promoted - self._held.keys()
+        return self._deferred.runs - self._held.keys()
 
     def promote(self, run: str) -> None:
         """Let the deferred calls of a run be served although no other follows, unless another of its calls waits: the
         last of each batch key is served like others from now on."""
         mine = [[one for one in queue if one.call.run == run] for queue in self._queues.values()]
-        if all(id(one.call) in self._deferred for of_key in mine for one in of_key):
-            self._promoted.update(id(of_key[-1].call) for of_key in mine if of_key)
+        if all(one.call in self._deferred for of_key in mine for one in of_key):
+            self._deferred.promote(of_key[-1].call for of_key in mine if of_key)
 
     def deferred_on(self, states: Iterable[StateKey], beside: Hashable = None) -> Iterator[Batch]:
         """Remove and return the deferred calls on these states, with those that must go before them, batch by batch.
@@ -188,20 +222,11 @@ class Schedule:
             return
         wanted = set(states)
         for key in [key for key in self._queues if key != beside]:
-            queue = [one for one in self._queues[key] if id(one.call) in self._deferred]
+            queue = [one for one in self._queues[key] if one.call in self._deferred]
             mine = [one.call for one in _before(queue, wanted)]
             if mine:
                 self.remove(mine)
                 yield Batch(key, mine)
-
-    def _waits_for_others(self, waiting: _QueuedCall) -> bool:
-        """True for a deferred call that is served only with another one."""
-        return bool(self._deferred) and id(waiting.call) in self._deferred and id(waiting.call) not in self._promoted
-
-    def _undefer(self, gone: set[int]) -> None:
-        self._promoted -= gone
-        for one in gone:
-            self._deferred.pop(one, None)
 
     def first(self, fits: Callable[[Any], bool]) -> Call | None:
         """The call that is next among those with these batch keys."""
@@ -229,8 +254,7 @@ class Schedule:
         if not calls:
             return
         gone = {id(call) for call in calls}
-        if self._deferred:
-            self._undefer(gone)
+        self._deferred.forget(gone)
         for key, queue in list(self._queues.items()):
             self._keep(key, [w for w in queue if id(w.call) not in gone])
         for run, held in self._held.items():
@@ -260,7 +284,7 @@ class Schedule:
             return self._queues[key][0]
         busy = set[StateKey]()
         for waiting in self._queues[key]:
-            if self._waits_for_others(waiting):
+            if self._deferred.waits(waiting.call):
                 continue
             if busy.isdisjoint(waiting.call.states.values()) and not self._follows(waiting):
                 return waiting

@@ -200,22 +200,13 @@ class LocalRun:
             self._over = True
             return [Report(m.RankFailed(rank=self._rank, run=self.run, error=effects.failure))]
         if self._begun or self._exports:
-            out = self._exported_last(out)
+            # If one of these calls fails, no other rank computes with a state that it should have changed.
+            self._exports += filter(_exports_state, out)
+            out = [one for one in out if not _exports_state(one)]
+            if not self._begun:
+                out += self._exports
+                self._exports.clear()
         return out if self._watched is None else self._watched.take(out)
-
-    def _exported_last(self, commands: Sequence[Command]) -> list[Command]:
-        """The commands without exports while calls that the run went on without aren't done: if one fails, no other
-        rank computes with a state that it should have changed."""
-        out: list[Command] = []
-        for one in commands:
-            if isinstance(one, MoveState) and one.op == "export":
-                self._exports.append(one)
-            else:
-                out.append(one)
-        if not self._begun:
-            out += self._exports
-            self._exports = []
-        return out
 
     def _advance(self) -> bool:
         """True if anything moved, so that there may be more to do."""
@@ -297,6 +288,10 @@ class LocalRun:
         they end, streams stay open, so that they end with the error."""
         if step in self.steps.finished and not any(ref.step == step for ref in self._begun):
             self._streams.close(step)
+
+
+def _exports_state(command: Command) -> bool:
+    return isinstance(command, MoveState) and command.op == "export"
 
 
 def _rouse(walker: Walker, streams: Iterable[int]) -> None:

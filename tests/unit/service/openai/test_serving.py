@@ -32,6 +32,7 @@ SERVED: dict[str, dict[str, list[str]]] = {
     "shapes": {**ANSWERING, CHAT: ["image_to_text", "chat"], LIVE: ["image_to_text", "chat"]},
     "llm": {CHAT: ["chat", "complete"], LIVE: ["chat", "complete"]},
     "orpheus": {SPEAK: ["speak"], LIVE: ["speak"]},
+    "voice": {SPEAK: ["say"], LIVE: ["say"]},
     "qwen3_omni": {CHAT: ["chat", "converse", "watch"], SPEAK: ["say"], LIVE: ["chat", "converse", "say"]},
 }
 

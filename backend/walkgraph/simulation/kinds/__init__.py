@@ -1,0 +1,1 @@
+"""Further kinds of scenarios, and a world of several deployments."""
