@@ -21,7 +21,7 @@ from walkgraph.simulation.kinds.nests import CALM, NestChances, NestWorld
 from walkgraph.simulation.reference.task_nests import random_tasks, wanted
 from walkgraph.simulation.simulator import Violation
 
-MANY = 50
+MANY = 100
 """Worlds among which a deployment is lost at every moment that its callers can notice."""
 SEEDS = 40
 """In which a fault must be found."""
