@@ -43,6 +43,7 @@ def test_badges_change_while_runs_go(person: Person, running: Service) -> None:
         first = client.start_run("shapes", "text_to_image", LONG)["id"]
         for shown in (llm, other):
             expect(shown).to_have_attribute("data-activity", "running")
+        for shown in (llm, other):
             expect(shown).to_have_text(re.compile(r"#\d+ · [\d.]+/s · [\d.]+ ms"))
         expect(place).to_have_text(re.compile(r"^\d+ / 199$"))
         before = reached(place)
