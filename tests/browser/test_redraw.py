@@ -139,6 +139,8 @@ def place_on_two_ranks(hand: Hand) -> None:
     hand.click(page.get_by_role("button", name="+ Add a rank"))
     lane = page.get_by_role("region", name=re.compile("^Rank 1 on "))
     chip = re.compile("^image_to_text,")
+    # The plan that shows this moves the chips down.
+    expect(lane.get_by_text("no node is on rank 1")).to_be_visible()
     hand.carry(page.get_by_role("option", name=chip), lane)
     expect(lane.get_by_role("option", name=chip)).to_be_visible()
     expect(page.get_by_role("toolbar", name="Placement").get_by_text("fits", exact=True)).to_be_visible()

@@ -58,7 +58,7 @@ class LocalRun:
         self._begun: dict[Ref, Collection[str]] = {}
         """Calls whose run went on before they were done -> the ports whose values were passed on then. Only their end
         is still to be reported, and what goes into streams."""
-        self._exports: list[MoveState] = []
+        self._exports: list[Command] = []
         """Those that wait for these calls."""
         self._over = self._leg_told = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
