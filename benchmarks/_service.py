@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from walkgraph.client import Client
+from walkgraph.client import Client, read_address
 from walkgraph.resources import bundled
 from walkgraph.settings import Settings
 
@@ -100,6 +100,14 @@ def conductor_and_worker(service: int) -> tuple[int, int]:
     )
     (worker,) = _children(forks)
     return conductor, worker
+
+
+def processes_of(folder: Path) -> dict[str, int]:
+    """The process ids of a service with one deployment of one rank, by what they are. `folder`: its home."""
+    address = read_address(Settings(home=folder))
+    assert address is not None
+    conductor, worker = conductor_and_worker(address.pid)
+    return {"service": address.pid, "conductor": conductor, "worker": worker}
 
 
 def report(command: str, figures: Mapping[str, Any], out: Path | None) -> None:

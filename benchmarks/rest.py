@@ -24,10 +24,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from _common import ROOT, Row, show, spread, write
-from _service import conductor_and_worker, home, is_ready, service, when
-
-from walkgraph.client import read_address
-from walkgraph.settings import Settings
+from _service import home, is_ready, processes_of, service, when
 
 RESULTS = ROOT / "benchmarks" / "results" / "rest.json"
 LOAD = Path(__file__).with_name("_load.py")
@@ -144,11 +141,8 @@ class Here:
     """The service of this benchmark and its processes."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        address = read_address(Settings(home=folder))
-        assert address is not None
         self._url, self._token = urlsplit(url), (folder / "token").read_text().strip()
-        conductor, worker = conductor_and_worker(address.pid)
-        self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
+        self._processes = processes_of(folder)
 
     def load(
         self, task: str, params: Mapping[str, Any], connections: int, seconds: float, *, stream: bool = False

@@ -105,7 +105,7 @@ class Replays(Capturer):
 
 @dataclass
 class Answered:
-    """What has come for the clients so far."""
+    """Bytes that have come for the clients so far."""
 
     audio: Counter[str] = field(default_factory=Counter[str])
     """Run -> pieces of sound."""

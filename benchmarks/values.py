@@ -29,10 +29,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from _common import ROOT, Row, show, spread, write
-from _service import conductor_and_worker, home, is_ready, service, when
-
-from walkgraph.client import read_address
-from walkgraph.settings import Settings
+from _service import home, is_ready, processes_of, service, when
 
 RESULTS = ROOT / "benchmarks" / "results" / "values.json"
 TAKERS = Path(__file__).with_name("_takers.py")
@@ -98,11 +95,8 @@ class Here:
     """The service of this benchmark and its processes."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        address = read_address(Settings(home=folder))
-        assert address is not None
         self._url, self._token = urlsplit(url), (folder / "token").read_text().strip()
-        conductor, worker = conductor_and_worker(address.pid)
-        self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
+        self._processes = processes_of(folder)
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -210,7 +204,7 @@ class Rise(dict[str, float]):
         self._looking.start()
 
     def held(self, name: str) -> float:
-        """What one process holds now beyond what it held at first; shared memory counts where it is mapped."""
+        """Memory that one process holds now beyond what it held at first; shared memory counts where it is mapped."""
         return self._look()[name] - self._first[name]
 
     def stop(self) -> None:

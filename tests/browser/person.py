@@ -52,7 +52,7 @@ class Person:
         return found
 
     def hear(self, event: Any, hear: Callable[[Any], object]) -> None:
-        """What Playwright reports of the page, until the test ends."""
+        """Listen to an event of the page that Playwright reports, until the test ends."""
         self.page.on(event, hear)
         self._heard.append((event, hear))
 

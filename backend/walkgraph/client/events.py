@@ -14,7 +14,7 @@ PART_HEAD = re.compile(
     rb'\r\nContent-Disposition: form-data; name="(?P<name>[^"]*)"\r\nContent-Type: [^\r]*'
     rb"\r\nContent-Length: (?P<length>\d{1,15})\r\n\r\n"
 )
-"""What stands behind the delimiter of a part, up to its content."""
+"""The headers of a part, from behind the delimiter up to its content."""
 MOST_HEAD = 4096
 
 
@@ -48,7 +48,7 @@ class PartReader:
     def __init__(self, boundary: str) -> None:
         self._delimiter = b"--" + boundary.encode()
         self._head = b""
-        """What has come of a part before its content."""
+        """The bytes of a part's head that have come so far."""
         self._content: memoryview | None = None
         """Room for the content and the line's end behind it, of which the first `_filled` bytes are there."""
         self._filled = 0

@@ -30,7 +30,7 @@ class NodeTime(Message, frozen=True, tag="node_time"):
 
 
 class LoopEnd(Message, frozen=True, tag="loop_end"):
-    """How a loop with an `until` ended in one run: a loop in a Walk, or one of the task's steps."""
+    """The end of a loop with an `until` in one run: a loop in a Walk, or one of the task's steps."""
 
     walk: str
     """Empty for a loop of steps."""

@@ -213,7 +213,7 @@ def _in_another_order(whole: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _told_twice(whole: Callable[..., Any]) -> Callable[..., Any]:
-    """What a call gives to a stream, after its run went on without it, comes twice."""
+    """A call gives its value to a stream twice, after its run went on without it."""
 
     def called(self: LocalRun, event: CallBegun | CallDone) -> list[Command]:
         if isinstance(event, CallDone) and event.ref in self._begun and event.outputs:

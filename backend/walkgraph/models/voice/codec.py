@@ -29,7 +29,7 @@ LOWEST = 60.0
 
 
 class Past(NamedTuple):
-    """What a stream's next frame needs of those before it."""
+    """The state of a stream: what its next frame needs of those before it."""
 
     code: int
     """The last frame; -1 before the first."""
@@ -128,7 +128,7 @@ class Codec(nn.Module):
 
 
 class _Known(NamedTuple):
-    """What decoding reads, computed once."""
+    """Tables that decoding reads, computed once."""
 
     level: Array
     voiced: Array

@@ -45,7 +45,7 @@ class VoiceConfig(DecoderSizes):
 
     codec: CodecSizes
     units: tuple[str, ...]
-    """What is spoken: words, the letters of other words in capitals, digits, and `PAUSE`."""
+    """The units that are spoken: words, the letters of other words in capitals, digits, and `PAUSE`."""
     ages: int
     """Frames of a unit that the speaker tells apart."""
     rope_theta: float = 1e4

@@ -169,7 +169,7 @@ class Speaker(Operator):
 
 
 class Vocoder(Operator):
-    """Each stream by itself: its frames are few, and its sound is the same in any company."""
+    """Decodes each stream by itself: its frames are few, and its sound is the same in any company."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec

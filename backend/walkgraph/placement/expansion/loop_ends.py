@@ -1,4 +1,4 @@
-"""How the loops of a task's steps end in one request, for the same reasons as loops in Walks."""
+"""Ends of the loops of a task's steps in one request, for the same reasons as loops in Walks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from walkgraph.placement.tables import BOUND, STOP, FromStep, flag_beside
 
 
 class LoopEnded(NamedTuple):
-    """How a loop of steps ended."""
+    """The end of a loop of steps: its passes and the reason."""
 
     passes: int
     """Summed over all its entries."""

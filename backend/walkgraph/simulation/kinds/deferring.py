@@ -156,7 +156,7 @@ class _Listening:
     answers: bool
     """The last read is answered by a loop; otherwise nothing follows the reads."""
     tells: str | None
-    """What the last read of each Walk gives to a stream: `told`, `token`, or nothing."""
+    """The value that the last read of each Walk gives to a stream: `told`, `token`, or nothing."""
     loops: bool
     """Its loop gives to the stream too."""
     size: int

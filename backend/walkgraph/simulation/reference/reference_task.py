@@ -33,7 +33,7 @@ class NotApproved(Exception):
 
 @dataclass
 class Told:
-    """What a run tells beside its outputs."""
+    """The figures that a run tells beside its outputs."""
 
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The values that each approval has shown."""

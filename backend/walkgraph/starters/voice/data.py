@@ -1,4 +1,4 @@
-"""What the speaker is trained on: texts as units, and the frames of each.
+"""Training data of the speaker: texts as units, and the frames of each.
 
 Shape letters: B texts, T frames.
 """

@@ -47,7 +47,7 @@ class Lost(WalkgraphError):
 
 
 class _Letter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is sent with a file."""
+    """The message that is sent with a file."""
 
     run: RunId
     sender: str

@@ -54,7 +54,7 @@ class Reports:
             self._sender.close()
 
     def _post_of(self, message: m.FromWorker) -> values.Post | None:
-        """Where the bytes of a message's value go: those of outputs to the service."""
+        """The way for the bytes of a message's value: those of outputs go to the service."""
         sender = self._sender
         if sender is None or not isinstance(message, m.Emit):
             return None

@@ -108,7 +108,7 @@ def tickets_in(value: m.Value) -> list[m.Ticket]:
 
 
 class _Outlets(NamedTuple):
-    """What takes bytes of a value that don't go inside its message."""
+    """Takes the bytes of a value that don't go inside its message."""
 
     put: Callable[[Tensor], m.Ticket | None] | None
     post: Post | None

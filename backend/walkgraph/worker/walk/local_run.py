@@ -59,7 +59,7 @@ class LocalRun:
         """Calls whose run went on before they were done -> the ports whose values were passed on then. Only their end
         is still to be reported, and what goes into streams."""
         self._exports: list[Command] = []
-        """Those that wait for these calls."""
+        """Exports that wait for these calls."""
         self._over = self._leg_told = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
