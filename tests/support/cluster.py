@@ -107,9 +107,9 @@ class Cluster:
         params: dict[str, Any],
         inputs: Mapping[str, Any],
         legs: Legs | None = None,
-        **how: bool,
+        **how: Any,
     ) -> None:
-        """`how`: `stepped`, `record`, `hold`."""
+        """`how`: `stepped`, `record`, `hold`, `selected`."""
         if legs is not None:
             self._legs[run] = legs
         self._in_turn[run], self.ranks[run] = OrderedOutputs(itinerary.send_orders), itinerary.ranks

@@ -119,6 +119,10 @@ class Call:
     """The playback of its outputs; None if they are not played as they come."""
     read: frozenset[str] | None = None
     """The outputs that something reads; None if that isn't known, so it may be all of them."""
+    unread: frozenset[str] = frozenset()
+    """Outputs that the host reads of other calls of the node, and not of this one."""
+    sent_as: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Output that only leaves for the client -> the dtype in which its floats do."""
     awaited: bool = True
     """False if its outputs go nowhere, or only into streams: its run goes on without them."""
     digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)

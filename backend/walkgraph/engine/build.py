@@ -14,7 +14,7 @@ from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
-from walkgraph.engine.calls.readback import chained, host_ports
+from walkgraph.engine.calls.readback import chained, host_ports, read_of
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.capture import Capturer, MakeCapturer
@@ -97,7 +97,7 @@ class EngineBuilder:
         runner = Runner(
             states,
             self._here.rank,
-            host_ports=lambda call: ports.get(call.node, ()),
+            reads=lambda call: read_of(call, ports.get(call.node, ())),
             stamp=self._watch.stamp,
             faults=self._faults,
             digested=digested(self._plan, self._here).__contains__,

@@ -21,6 +21,7 @@ import msgspec
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.selection import Selection
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
@@ -83,6 +84,8 @@ class Submit(Message, frozen=True, tag="submit"):
     """The interleaved form, for tasks that go through `parts`."""
     outputs: tuple[str, ...] | None = None
     """The requested outputs; None for all."""
+    selected: dict[str, Selection] = msgspec.field(default_factory=dict[str, Selection])
+    """What leaves of the values of these outputs; all of the others."""
     priority: int = 0
     """Higher first."""
     deadline: float | None = None
@@ -263,6 +266,7 @@ class Start(Message, frozen=True, tag="start"):
     record: bool = False
     hold: bool = False
     salt: str = ""
+    selected: dict[str, Selection] = msgspec.field(default_factory=dict[str, Selection])
 
 
 class Cancel(Message, frozen=True, tag="cancel"):

@@ -3,6 +3,7 @@
 Values are local Python values and tensors; the loop packs and unpacks them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.selection import Selection
 from walkgraph.placement.tables import BOUND
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
 from walkgraph.wire.watching import Gate, Tap, Watch
@@ -45,6 +47,7 @@ class Started(Struct, frozen=True):
     stepped: bool = False
     record: bool = False
     hold: bool = False
+    selected: Mapping[str, Selection] = {}
 
 
 class Extended(Struct, frozen=True):

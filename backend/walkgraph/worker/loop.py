@@ -183,7 +183,7 @@ class WorkerLoop:
         self._engine.limits.admit(message.run, message.params, message.salt)
         if message.session is not None:
             self._engine.limits.admit(f"session:{message.session}", message.params, message.salt)
-        how = message.session, message.priority, message.stepped, message.record, message.hold
+        how = message.session, message.priority, message.stepped, message.record, message.hold, message.selected
         self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, *how))
 
     def _handle(self, event: Event) -> None:

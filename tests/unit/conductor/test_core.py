@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from tests.support.conductor_world import PAGES, POOL, World
 from tests.support.deployment import plan_named
-from walkgraph.conductor.events import FromRank, FromService, Tick, ToService
+from walkgraph.conductor.events import Command, FromRank, FromService, Tick, ToService
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.selection import Selection
 from walkgraph.telemetry.events import RunPhase
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
@@ -338,6 +339,36 @@ def test_outputs_are_numbered_and_say_what_they_are() -> None:
         command.message for _ in range(2) for command in w.core.handle(event, w.now) if isinstance(command, ToService)
     ]
     assert [(o.index, o.modality) for o in told if isinstance(o, m.Output)] == [(0, "tokens"), (1, "tokens")]
+
+
+def test_of_the_last_values_of_steps_the_last_is_sent_before_the_end() -> None:
+    w = world(one=True)
+    w.submit("a", selected={"token": Selection(last=True)})
+    start = w.workers[Rank(0)].start
+    assert w.core.runs.table["a"].state == "running"
+    for number in range(3):
+        value = m.Small(value=number)
+        assert not sent(w.core.handle(FromRank(Rank(0), start, replace(emit("a"), value=value)), w.now))
+    done = FromRank(Rank(0), start, m.RankDone(rank=Rank(0), run=RunId("a"), times=()))
+    output, finished = sent(w.core.handle(done, w.now))
+    assert isinstance(output, m.Output)
+    assert (output.index, output.value) == (0, m.Small(value=2))
+    assert isinstance(finished, m.Finished)
+
+
+def test_a_run_that_fails_sends_no_last_value() -> None:
+    w = world(one=True)
+    w.submit("a", selected={"token": Selection(last=True)})
+    start = w.workers[Rank(0)].start
+    w.handle(FromRank(Rank(0), start, emit("a")))
+    w.handle(FromService(m.Abort(run=RunId("a"))))
+    w.settle()
+    assert not w.outputs
+
+
+def sent(commands: list[Command]) -> list[m.FromConductor]:
+    messages = [command.message for command in commands if isinstance(command, ToService)]
+    return [message for message in messages if not isinstance(message, m.Status)]
 
 
 def test_outputs_that_nobody_wants_or_that_come_late_are_dropped() -> None:

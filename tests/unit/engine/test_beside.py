@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.captured_step import CapturedSteps, Served
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
@@ -54,8 +55,8 @@ class Marked(CapturedSteps):
         super().__init__(Capturer(CPU))
         self.batches: list[tuple[int, Mark]] = []
 
-    def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
-        served = super().serve(operator, calls, host_ports)
+    def serve(self, operator: Operator, calls: Sequence[Call], reads: Callable[[Call], ReadBack]) -> Served:
+        served = super().serve(operator, calls, reads)
         if not served.sound:
             return served
         self.batches.append((len(calls), Mark()))
@@ -243,9 +244,20 @@ def test_where_a_step_breaks_forward_serves() -> None:
 def test_what_a_later_batch_writes_changes_no_earlier_one() -> None:
     singles, operator = CapturedSteps(Capturer(CPU)), Inverse()
     one, two = (call("n", {"x": torch.full((2,), x)}, by=1.0) for x in (2.0, 4.0))
-    first = singles.serve(operator, [one], lambda call: ("y",))
-    second = singles.serve(operator, [two], lambda call: ())
+    first = singles.serve(operator, [one], lambda call: {"y": None})
+    second = singles.serve(operator, [two], lambda call: {})
     assert [served.outputs[0]["y"].tolist() for served in (first, second)] == [[0.5, 0.5], [0.25, 0.25]]
+
+
+def test_each_call_of_a_batch_comes_back_in_the_dtype_that_it_leaves_in() -> None:
+    operator, dtypes = Inverse(), {"a": None, "b": "float16", "c": "bfloat16", "d": "float16"}
+    calls = [call("n", {"x": torch.full((2,), 3.0)}, by=1.0) for _ in dtypes]
+    asked = {id(one): dtype for one, dtype in zip(calls, dtypes.values(), strict=True)}
+    served = CapturedSteps(Capturer(CPU)).serve(operator, calls, lambda one: {"y": asked[id(one)], "sign": "float16"})
+    for found, dtype in zip(served.outputs, dtypes.values(), strict=True):
+        wanted = torch.full((2,), 1 / 3)
+        assert torch.equal(found["y"], wanted if dtype is None else wanted.to(getattr(torch, dtype)))
+        assert not found["sign"].is_floating_point()
 
 
 class Summed(Operator):

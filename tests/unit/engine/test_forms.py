@@ -262,6 +262,32 @@ def test_values_that_nobody_wants_are_not_handed_out(here: Engine) -> None:
     assert [value is not None for value in each["a"]] == list(wanted)
 
 
+def test_values_come_in_the_dtype_that_they_leave_in(here: Engine) -> None:
+    """Beside a run that has not asked for it, in the tables of the same slots."""
+    for run in ("half", "whole"):
+        filled(here, run, "main", context(1, 20))
+    wanted = (True, False, True, False, True)
+    whole = loop("whole", latents(9), TIMES, text=NEVER, img=NEVER)
+    half = loop("half", latents(9), TIMES, text=NEVER, img=NEVER, wanted=wanted)
+    half.sent_as = {"norm": "float16", "v": "float16"}
+    each, done = serve(here, whole, half)
+    assert [value is not None for value in each["half"]] == list(wanted)
+    for found, right, there in zip(each["half"], each["whole"], wanted, strict=True):
+        assert not there or (found.dtype, found) == (torch.float16, right.half())
+    assert {value.dtype for value in each["whole"]} == {torch.float64}
+    assert torch.equal(done["half"].outputs["x"], done["whole"].outputs["x"])  # type: ignore[index]
+
+
+def test_a_value_that_others_read_keeps_its_dtype(here: Engine) -> None:
+    filled(here, "a", "main", context(1, 20))
+    call = loop("a", latents(9), TIMES, text=NEVER, img=NEVER)
+    outputs = (*call.spec.outputs, LoopOutput("again", 3, "norm", "collect"))
+    both = rewritten(call, outputs=outputs)
+    both.sent_as = {"norm": "float16"}
+    each, _ = serve(here, both)
+    assert {value.dtype for value in each["a"]} == {torch.float64}
+
+
 @pytest.mark.parametrize(("slices", "ends"), [(3, 5), (2, 2)])
 def test_slices_need_reach_only_as_far_as_they_are_read(here: Engine, slices: int, ends: int) -> None:
     past, other = context(1, 20), context(2, 7)

@@ -1,9 +1,10 @@
 """The ports that are read back from a device: the worker that steps a loop reads the value that ends it."""
 
 from tests.support.placing import CATALOGUE, at, duet, placement
+from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.digested import digested
-from walkgraph.engine.calls.readback import chained, host_ports
+from walkgraph.engine.calls.readback import chained, host_ports, read_of
 from walkgraph.engine.load import rank_plan
 from walkgraph.graph import codec
 from walkgraph.ids import Rank
@@ -22,6 +23,11 @@ def test_what_ends_a_loop_comes_back_on_the_rank_that_gives_it() -> None:
     assert "token" in here["llm"], "`say`, which reads it, is on the host"
     assert "velocity" not in here["llm"]
     assert all("stop" not in ports for ports in there.values())
+
+
+def test_a_call_may_need_less_than_its_node_gives() -> None:
+    call = Call("r", "n", "w", 0, 0, (), {}, {}, {}, 0, unread=frozenset("a"), sent_as={"b": "float16", "d": "float16"})
+    assert read_of(call, ("a", "b", "c")) == {"b": "float16", "c": None}
 
 
 def test_what_is_read_on_the_device_alone_may_be_followed() -> None:

@@ -174,6 +174,7 @@ class Admission:
                     record=run.submit.record,
                     hold=run.hold,
                     salt=run.submit.salt,
+                    selected=run.submit.selected,
                 ),
             )
             for rank in request.itinerary.ranks

@@ -6,6 +6,7 @@ An ending run keeps its promised pages until every rank that took part has freed
 from collections.abc import Iterable
 
 from walkgraph.conductor.events import Command, ToRank, ToService
+from walkgraph.conductor.runs.outputs import last_outputs
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.records import RunRecord, RunTable
 from walkgraph.conductor.runs.sessions import KEY, Sessions
@@ -58,7 +59,8 @@ class Endings:
             played=run.played,
         )
         told = (waits(run, finished) if run.error is None else None) or finished
-        return [ToService(told), run.phase("finished", now, run.error)]
+        last = last_outputs(run, now) if run.error is None else []
+        return [*last, ToService(told), run.phase("finished", now, run.error)]
 
     def released(self, message: m.Released, now: float) -> list[Command]:
         """Handles a rank's report that it has freed a run or a session."""

@@ -1,4 +1,5 @@
-"""Sends runs' outputs to their clients, in the order of the task's steps."""
+"""Sends runs' outputs to their clients, in the order of the task's steps. Where a request selects only the last value,
+each step's last comes here, and the last of them is sent when the run ends."""
 
 from walkgraph.conductor.events import Command, ToService
 from walkgraph.conductor.runs.records import RunRecord, RunTable
@@ -26,6 +27,20 @@ class Outputs:
 
 
 def _output(run: RunRecord, message: m.Emit, now: float) -> list[Command]:
+    if message.name in run.submit.selected and run.submit.selected[message.name].last:
+        run.last[message.name] = message
+        return []
+    return _sent(run, message, now)
+
+
+def last_outputs(run: RunRecord, now: float) -> list[Command]:
+    """Sends the last values that were held back."""
+    held = list(run.last.values())
+    run.last.clear()
+    return [command for one in held for command in _sent(run, one, now)]
+
+
+def _sent(run: RunRecord, message: m.Emit, now: float) -> list[Command]:
     index = run.emitted[message.name]
     run.emitted[message.name] += 1
     output = m.Output(

@@ -50,6 +50,8 @@ class RunRecord:
     )
     """Calls of tasks that it waits for: rank, step, use, iteration."""
     emitted: Counter[str] = field(default_factory=Counter[str])
+    last: dict[str, m.Emit] = field(default_factory=dict[str, m.Emit])
+    """The last values so far of outputs of which only that one is sent."""
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
     loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
     kept: dict[str, m.Value] = field(default_factory=dict[str, m.Value])

@@ -4,7 +4,7 @@ vocoder's chunk. They run beside the steps of loops, on a stream and in memory o
 They may keep tensor states, which are copied into a graph's tables before it is replayed, and out of them behind it.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.finite import sound_rows
+from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, stacked
 from walkgraph.engine.device.marks import Mark
@@ -85,7 +86,7 @@ class CapturedSteps:
                 self._graph(operator, spec, size)
             self._ready.add((id(operator), spec.key))
 
-    def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
+    def serve(self, operator: Operator, calls: Sequence[Call], reads: Callable[[Call], ReadBack]) -> Served:
         """Launch the captured steps of calls with one key. Outputs that the host reads are copied there."""
         inputs = [operator.step_inputs(call) or {} for call in calls]
         spec = operator.step_spec(inputs[0], calls[0].params)
@@ -105,7 +106,7 @@ class CapturedSteps:
                 graph = self._filled(operator, spec, calls[part], inputs[part])
                 _put(graph.batch.tensors, before[part])
                 graph.replay()
-                outputs += self._taken(graph, spec, calls[part], host_ports)
+                outputs += self._taken(graph, spec, calls[part], reads)
                 kept += self._kept(graph, calls[part])
                 if graph.made.sound is not None:
                     sound.append(self._stream.to_host(graph.made.sound[: len(calls[part])]))
@@ -157,17 +158,18 @@ class CapturedSteps:
         graph: _CapturedStep,
         spec: StepSpec,
         calls: Sequence[Call],
-        host_ports: Callable[[Call], Collection[str]],
+        reads: Callable[[Call], ReadBack],
     ) -> list[Outputs]:
         """Copy a graph's outputs, because the next replay overwrites them."""
-        wanted = [host_ports(call) for call in calls]
+        wanted = [reads(call) for call in calls]
         outputs: list[Outputs] = [{} for _ in calls]
         for port in spec.outputs:
             rows = graph.made.ports[port][: len(calls)]
-            host = self._stream.to_host(rows) if any(port in one for one in wanted) else None
+            dtypes = {one[port] for one in wanted if port in one}
+            copies = {dtype: self._stream.to_host(rows, dtype) for dtype in dtypes}
             kept = self._stream.kept(rows) if any(port not in one for one in wanted) else None
             for index, one in enumerate(wanted):
-                copy = host if port in one else kept
+                copy = copies[one[port]] if port in one else kept
                 if copy is not None:
                     outputs[index][port] = copy[index]
         return outputs

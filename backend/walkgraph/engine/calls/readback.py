@@ -1,8 +1,14 @@
 """Decides which outputs are read back to the host: those that leave for a client, a stream, a node on the CPU or,
 through host memory, another rank; and those that end a loop, say why, or take a branch, which the worker reads when it
-steps the loop or the choice. All others stay on the device."""
+steps the loop or the choice. All others stay on the device. A call may say that it needs less (`Call.unread`)."""
 
+from collections.abc import Collection, Mapping
+
+from walkgraph.abi.calls import Call
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
+
+ReadBack = Mapping[str, str | None]
+"""Output that is copied to the host -> the dtype in which its floats are; None: their own."""
 
 
 def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
@@ -13,7 +19,7 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
             if edge.source.kind != "use":
                 continue
             use = walk.uses[edge.source.use]
-            if use.op == "call" and use.rank == here.rank and _read(plan, walk, edge):
+            if use.op == "call" and use.rank == here.rank and read_back(plan, walk, edge):
                 found.setdefault(plan.nodes[use.node].name, set()).add(edge.source.port)
         for use, port in [ending for loop in walk.loops for ending in loop.endings]:
             ending = walk.uses[use]
@@ -21,6 +27,11 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
                 node = plan.nodes[ending.node]
                 found.setdefault(node.name, set()).update((port, *node.reasons.get(port, ())))
     return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
+
+
+def read_of(call: Call, ports: Collection[str]) -> ReadBack:
+    """The outputs of a call that are copied to the host. `ports`: those of its node."""
+    return {port: call.sent_as.get(port) for port in ports if port not in call.unread}
 
 
 def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
@@ -58,7 +69,8 @@ def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
     return target.op == "call" and target.rank == source.rank and not plan.nodes[target.node].host
 
 
-def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
+def read_back(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
+    """True if the values of an edge that begins on a device are read on the host."""
     if edge.target.kind == "result":
         return edge.target.chosen or not (edge.on_device or edge.transport == LOCAL)
     if edge.target.kind != "use":

@@ -7,7 +7,7 @@ This file holds what every forward needs, and nothing about single models, kinds
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
@@ -20,6 +20,7 @@ from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digests import Digests
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
+from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.device.cuda_streams import HostCopies, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
@@ -31,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 _SMALL = 1 << 16
 """The most bytes of any input that is kept in host memory too, where it came from."""
-HostPorts = Callable[[Call], Collection[str]]
-"""Gives the output ports of a call that the host reads."""
 
 
 class Runner:
@@ -41,13 +40,13 @@ class Runner:
         states: StateTable,
         rank: int,
         clock: Callable[[], float] = time.perf_counter,
-        host_ports: HostPorts = lambda call: (),
+        reads: Callable[[Call], ReadBack] = lambda call: {},
         stamp: Callable[[torch.device], Mark | None] = lambda device: None,
         faults: FaultPoints | None = None,
         digested: Callable[[str], bool] = lambda node: True,
     ) -> None:
-        """`digested`: true for nodes whose outputs get digests."""
-        self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
+        """`reads`: gives what the host reads of a call. `digested`: true for nodes whose outputs get digests."""
+        self._states, self._clock, self._reads, self._stamp = states, clock, reads, stamp
         self.failures = Failures(states, rank)
         self._faults = faults
         self._copies = cache(HostCopies)
@@ -72,7 +71,7 @@ class Runner:
         started = self._clock()
         try:
             with torch.inference_mode():
-                served = captured.serve(operator, calls, self._host_ports)
+                served = captured.serve(operator, calls, self._reads)
         except Exception as raised:  # noqa: BLE001 (the forward finds which call is at fault)
             _log.warning("captured steps of `%s` could not be launched", calls[0].node, exc_info=raised)
             return self.launch(operator, device, calls)
@@ -145,8 +144,8 @@ class Runner:
         given = {port: value for port, value in ports.items() if port != FINITE}
         if not copies.asynchronous:
             return given
-        wanted = self._host_ports(call)
-        return {port: copies.to_host(value) if port in wanted else value for port, value in given.items()}
+        reads = self._reads(call)
+        return {port: copies.to_host(value, reads[port]) if port in reads else value for port, value in given.items()}
 
 
 def _last_on_states(calls: Sequence[Call]) -> list[bool]:

@@ -42,11 +42,12 @@ class HostCopies:
         self.asynchronous = device.type == "cuda"
         self._back = torch.cuda.Stream(device) if self.asynchronous else None
 
-    def to_host(self, value: Any) -> Any:
+    def to_host(self, value: Any, dtype: str | None = None) -> Any:
         """Copy a tensor of this device to pinned memory; the copy is complete at the next `mark`. Other values are
-        returned as they are."""
+        returned as they are. `dtype`: that of the copy, if they are floats."""
         if self._back is None or not isinstance(value, Tensor) or value.device.type == "cpu":
             return value
+        value = _in_dtype(value, dtype)
         self._back.wait_stream(torch.cuda.current_stream(self.device))
         target = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
         with torch.cuda.stream(self._back):
@@ -88,8 +89,10 @@ class SideStream:
             for one in here:
                 one.record_stream(self._stream)
 
-    def to_host(self, rows: Tensor) -> Tensor:
-        """Inside `opened`: copy rows to memory of their own on the host; complete at the next `mark`."""
+    def to_host(self, rows: Tensor, dtype: str | None = None) -> Tensor:
+        """Inside `opened`: copy rows to memory of their own on the host; complete at the next `mark`. `dtype`: that of
+        the copy, if they are floats."""
+        rows = _in_dtype(rows, dtype)
         if self._stream is None:
             return rows.clone()
         target = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
@@ -106,6 +109,10 @@ class SideStream:
     def mark(self) -> Mark | None:
         """Mark the end of everything launched on the side stream so far; None if it is done already."""
         return None if self._stream is None else self._marks(self.device, self._stream)
+
+
+def _in_dtype(value: Tensor, dtype: str | None) -> Tensor:
+    return value if dtype is None or not value.is_floating_point() else value.to(getattr(torch, dtype))
 
 
 Marks = Callable[[torch.device, torch.cuda.Stream], Mark]

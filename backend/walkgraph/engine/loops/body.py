@@ -80,6 +80,8 @@ class Form(NamedTuple):
     """Channels that bring a value of this iteration."""
     sends: tuple[int, ...] = ()
     """Channels that a value leaves by."""
+    sent_as: tuple[tuple[Place, str], ...] = ()
+    """Those of `told` whose floats are sent in another dtype."""
 
     def calls(self, use: int) -> bool:
         return self.runs[use] == use
@@ -254,8 +256,7 @@ Equal = Callable[[int, int], bool]
 
 
 def form_of(body: Body, asked: Form, equal: Equal) -> Form:
-    """The form that serves what is asked. `asked`: the uses to call, the outputs wanted, and the channels that have a
-    value."""
+    """The form that serves what is `asked`: the uses to call, the outputs wanted, the channels that have a value."""
     runs: list[int] = []
     for index, use in enumerate(body.uses):
         mine = asked.runs[index]
@@ -272,7 +273,7 @@ def form_of(body: Body, asked: Form, equal: Equal) -> Form:
     comes = tuple(
         source.channel for (use, _), source in body.reads if source.channel in asked.comes and runs[use] == use
     )
-    return Form(tuple(runs), told, comes, sends)
+    return Form(tuple(runs), told, comes, sends, tuple(one for one in asked.sent_as if one[0] in told))
 
 
 def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:

@@ -321,7 +321,7 @@ class LoopSlots:
             if out.kind == "last" and form.gives((out.use, out.port)):
                 value = self._tables.value((out.use, out.port), run.slot)
                 moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
-                outputs[out.key] = lines.to_host(value) if moved else value
+                outputs[out.key] = lines.to_host(value, call.sent_as.get(out.key)) if moved else value
         self._give_back(run, over=True)
         return outputs, lines.mark() if moved else None
 
@@ -336,13 +336,13 @@ class LoopSlots:
         sends = list(enumerate(call.goes, len(body.reads)))
         masks = [use.active for use in call.uses] + [mask for _, mask in (*reads, *sends)]
         always = all(mask is None for mask in masks) and not call.wanted
-        known: dict[Form, Form] = {}
+        known, dtypes = dict[Form, Form](), call.dtypes()
         found: list[Form] = []
         for k in range(1 if always else call.times):
             runs = tuple(n if use.active is None or use.active[k] else SKIPPED for n, use in enumerate(call.uses))
             told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
             comes, goes = (tuple(at for at, mask in masked if mask is None or mask[k]) for masked in (reads, sends))
-            asked = Form(runs, told, comes, goes)
+            asked = Form(runs, told, comes, goes, tuple((at, dtypes[at]) for at in told if at in dtypes))
             if asked not in known:
                 known[asked] = form_of(body, asked, partial(self._equal, call))
             found.append(known[asked])

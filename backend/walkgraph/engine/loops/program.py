@@ -29,6 +29,11 @@ PADDING = ContextSequence((), 0, 0, 0)
 FLAG = Row((), torch.bool)
 
 
+def _sent(row: Row, dtype: str | None) -> Row:
+    """A row as it is sent to the host. `dtype`: that of its floats."""
+    return row if dtype is None or not row.dtype.is_floating_point else Row(row.shape, getattr(torch, dtype))
+
+
 def _taken(choice: DeviceChoice, given: Mapping[Place, Tensor]) -> Tensor:
     """The branch that each row takes, int64 `[B]`."""
     value = given[choice.by]
@@ -116,7 +121,8 @@ class Program:
         device, rows = self.tables.device, None if like is None else like.rows
         if rows is None:
             rows = torch.full((batch,), self.tables.pad, dtype=torch.int64, device=device)
-        told = [FLAG, FLAG, *(self.body.output(place) for place in form.told)]
+        dtypes = dict(form.sent_as)
+        told = [FLAG, FLAG, *(_sent(self.body.output(place), dtypes.get(place)) for place in form.told)]
         segments = [(row, aligned(iterations * batch * bytes_of(row))) for row in told]
         staging = torch.zeros(sum(nbytes for _, nbytes in segments), dtype=torch.uint8, device=device)
         groups = self.body.groups(form)

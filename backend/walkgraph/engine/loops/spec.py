@@ -303,6 +303,17 @@ class LoopCall:
     ready_at: float = 0.0
     timed: Timed | None = None
     """The playback of an iteration's values; None if they are not played as they come."""
+    sent_as: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Key of an output that only leaves for the client -> the dtype in which its floats do."""
+
+    def dtypes(self) -> Mapping[Place, str]:
+        """The dtypes in which the values of iterations leave, of places whose values all leave in one."""
+        found: dict[Place, set[str | None]] = {}
+        for out in self.spec.outputs if self.sent_as else ():
+            if out.kind != "last":
+                found.setdefault((out.use, out.port), set()).add(self.sent_as.get(out.key))
+        alone = ((place, dtypes.pop()) for place, dtypes in found.items() if len(dtypes) == 1)
+        return {place: dtype for place, dtype in alone if dtype is not None}
 
     @property
     def walk(self) -> str:

@@ -18,6 +18,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Graph, Task
 from walkgraph.media_types import mime_of
+from walkgraph.placement import selection
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.tables import Plan
 from walkgraph.service.http import limits
@@ -163,8 +164,12 @@ def native(task: Task, asked: InferRequest, binary: memoryview) -> dict[str, Any
     params = declared_params(task)
     own = {key: value for key, value in asked.parameters.items() if key in OF_REQUEST and key not in params}
     rest = {key: value for key, value in asked.parameters.items() if key not in own and key != ALL_BINARY}
-    wanted = {"outputs": [output.name for output in asked.outputs]} if asked.outputs else {}
+    wanted = {"outputs": {output.name: _selected(output) for output in asked.outputs}} if asked.outputs else {}
     return {"inputs": inputs, "params": rest, **own, **wanted}
+
+
+def _selected(output: WantedOutput) -> dict[str, Any]:
+    return {key: value for key, value in output.parameters.items() if key in selection.KEYS}
 
 
 def _given(tensor: InputTensor, data: bytes | None, modality: str, at: str) -> Any:

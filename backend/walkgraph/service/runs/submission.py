@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 from starlette.requests import HTTPConnection
 
+from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
+from walkgraph.placement.selection import sources_in
 from walkgraph.service.access.access import REQUEST_ID
 from walkgraph.service.access.admission import count_run
 from walkgraph.service.access.callers import SERVICE, Caller, caller_of
@@ -95,6 +97,7 @@ def _submitted(
         body,
         services.settings.run_timeout,
         lambda name: tensors.kind_of(graph, task, name),
+        lambda name: sources_in(graph, declaration, catalogue(), name),
     )
     who = caller_of(connection) if connection is not None else SERVICE
     waits = managed.serving.asking.asks(task)

@@ -11,6 +11,7 @@ from walkgraph.graph.document import Task, TaskInput, TaskParam
 from walkgraph.graph.steps import is_needed
 from walkgraph.graph.turns import turn_parts
 from walkgraph.ids import RunId
+from walkgraph.placement import selection
 from walkgraph.placement.request import declared_params, fill_params, name_inputs, reads_calls, takes_whole
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http import limits
@@ -49,7 +50,7 @@ def request_schema(name: str, task: Task) -> dict[str, Any]:
     body: dict[str, Any] = {
         "inputs": inputs,
         "params": _closed(params, missing),
-        "outputs": {"type": "array", "minItems": 1, "items": {"enum": list(task.outputs)}},
+        "outputs": selection.schema(task),
         "stream": {"type": "boolean", "default": False},
         "session": {"type": "string", "minLength": 1, "maxLength": 64},
         "priority": {"type": "integer", "minimum": -100, "maximum": 100, "default": 0},
@@ -143,12 +144,18 @@ Kinds = Callable[[str], tensors.Kind | None]
 
 
 def read_request(
-    run: RunId, name: str, task: Task, body: Any, deadline: float, kinds: Kinds = lambda name: None
+    run: RunId,
+    name: str,
+    task: Task,
+    body: Any,
+    deadline: float,
+    kinds: Kinds = lambda name: None,
+    sources: selection.Sources = lambda name: (),
 ) -> m.Submit:
     """The message for a client's JSON, in which `bytes` may replace base64. Raises Unprocessable with all faults and
     their pointers.
 
-    `deadline`: seconds, used if the client gives none.
+    `deadline`: seconds, used if the client gives none. `sources`: those of the task's outputs.
     """
     reader = _Reader(task, kinds)
     if not isinstance(body, dict):
@@ -157,13 +164,15 @@ def read_request(
     reader.unknown("", fields, _KEYS)
     inputs, parts = reader.inputs(fields.get("inputs", {}))
     params = reader.params(fields.get("params", {}))
+    outputs, selected = reader.outputs(fields.get("outputs"), sources)
     submit = m.Submit(
         run=run,
         task=name,
         params=params,
         inputs=inputs,
         parts=parts,
-        outputs=reader.outputs(fields.get("outputs")),
+        outputs=outputs,
+        selected=selected,
         priority=reader.number("/priority", fields.get("priority", 0), -100, 100),
         deadline=reader.deadline(fields.get("deadline", deadline)),
         session=reader.session(fields.get("session")),
@@ -308,14 +317,14 @@ class _Reader:
             except InvalidInput as error:
                 self.fault(error.pointer, "bad_value", str(error))
 
-    def outputs(self, given: Any) -> tuple[str, ...] | None:
-        if given is None:
-            return None
-        names = cast(list[Any], given) if isinstance(given, list) else []
-        if not names or any(name not in self._task.outputs for name in names):
-            known = ", ".join(f"`{name}`" for name in self._task.outputs)
-            self.fault("/outputs", "bad_value", f"send a list of some of {known}, or leave it out for all")
-        return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+    def outputs(
+        self, given: Any, sources: selection.Sources
+    ) -> tuple[tuple[str, ...] | None, dict[str, selection.Selection]]:
+        try:
+            return selection.read_outputs(given, self._task, sources)
+        except InvalidInput as error:
+            self.fault(error.pointer, "bad_value", str(error))
+            return None, {}
 
     def number(self, at: str, given: Any, low: int, high: int) -> int:
         if isinstance(given, int) and not isinstance(given, bool) and low <= given <= high:

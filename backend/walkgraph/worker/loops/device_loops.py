@@ -41,7 +41,8 @@ class _Running:
     ref: Ref
     emits: tuple[EdgePlan, ...]
     wanted: Mapping[int, Mask]
-    """Edge to a follower that is sometimes skipped -> the iterations whose value it reads."""
+    """Edge to a follower that is sometimes skipped, or to a client that has selected -> the iterations whose value is
+    read."""
     streams: tuple[Outgoing, ...]
     reads: tuple["_ItemReader", ...] = ()
     done: int = 0
@@ -73,11 +74,9 @@ class _Running:
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
         """The event's iterations whose values leave over an edge. Followers also need to know where there is none."""
-        wanted = self.wanted.get(edge.index)
-        if wanted is not None:
-            return [i for i in range(event.count) if wanted[event.first + i]]
         dropped = event.stopped and self.loop.plan.drop_last and edge.target.kind != "use"
-        return range(event.count - dropped)
+        there, wanted = range(event.count - dropped), self.wanted.get(edge.index)
+        return there if wanted is None else [i for i in there if wanted[event.first + i]]
 
     def judge(self, upto: int, *, stopped: bool) -> None:
         """Give the followers the verdicts on iterations up to this one."""
@@ -142,7 +141,7 @@ class DeviceLoops:
         if bound is not None and bound.at == 0:
             # A loop that spans ranks can't be skipped by one of them.
             return bound.info if table.others else bound.error
-        asked = {edge.index: entry.read(edge) for edge in table.loop.follows}
+        asked = {edge.index: self._asked(entry, edge) for edge in emits if edge.target.kind != "stream"}
         wanted = {edge: mask for edge, mask in asked.items() if mask is not None}
         streams = tuple(self._outgoing[edge.target.index] for edge in emits if edge.target.kind == "stream")
         ref = Ref(self._calls.run, walker.step, use.plan.index, at)
@@ -155,8 +154,29 @@ class DeviceLoops:
         self._running[ref] = running
         grain, offset = _pace(emits, streams, wanted)
         call = entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
+        call.sent_as = self._sent_as(table.loop)
         call.timed = _timed(table.loop, emits, streams, self._calls.rank, grain)
         return call
+
+    def _asked(self, entry: LoopEntry, edge: EdgePlan) -> Mask | None:
+        """The iterations whose value is read over an edge that is no stream; None for all."""
+        loop = entry.table.loop
+        if edge.target.kind == "use":
+            return entry.read(edge)
+        place = loop.outputs[edge.source.port].use
+        if loop.inside[place]:
+            return None
+        always = not loop.uses[place].cases and entry.masks[entry.unrolled.last(place)] is None
+        return self._calls.selects(edge, entry.times, static=always and loop.plan.until is None)
+
+    def _sent_as(self, loop: DeviceLoop) -> Mapping[str, str]:
+        """Output -> the dtype in which it leaves for the client, and for nobody else."""
+        edges: dict[str, list[EdgePlan]] = {}
+        for edge in loop.walked.edges:
+            if edge.source.kind == "use" and edge.source.use == loop.first:
+                edges.setdefault(edge.source.port.removeprefix(PARTS), []).append(edge)
+        found = {key: self._calls.dtype_of(leaving) for key, leaving in edges.items()}
+        return {key: dtype for key, dtype in found.items() if dtype is not None}
 
     def _ref(self, event: Items) -> Ref:
         return Ref(self._calls.run, event.call.step, event.call.use, event.call.iteration)
@@ -177,7 +197,7 @@ class DeviceLoops:
             there = running.there(edge, event)
             if edge.target.kind == "use":
                 values = [ABSENT if values[i] is None else values[i] for i in there]
-            elif isinstance(values, Tensor):
+            elif isinstance(values, Tensor) and isinstance(there, range):
                 values = values if len(there) == event.count else values[: len(there)]
             else:
                 there = [i for i in there if values[i] is not None]

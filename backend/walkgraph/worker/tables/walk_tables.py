@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Link
+from walkgraph.engine.calls.readback import read_back
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
@@ -102,6 +103,10 @@ class UseTable:
     needed."""
     streamed: frozenset[str] = frozenset()
     """Ports whose values go only into streams."""
+    sent: "tuple[SentPort, ...]" = ()
+    """Ports whose values leave for the client, and that nothing else on the host reads."""
+    only_sent: bool = False
+    """True if a call changes nothing and is only made for what it gives the client."""
     counts: LoopPlan | None = None
     """The map whose items this use counts."""
     links: "tuple[tuple[Link, UseTable], ...]" = ()
@@ -112,6 +117,14 @@ class UseTable:
     """The map to walk instead of a call, if the use stands for one."""
     timed: "TimedPort | None" = None
     """The port that reads what is played as it comes."""
+
+
+class SentPort(NamedTuple):
+    port: str
+    edges: tuple[EdgePlan, ...]
+    """The edges to the client."""
+    alone: bool
+    """No other edge begins at the port."""
 
 
 class Judge(NamedTuple):
@@ -263,6 +276,8 @@ def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: Loo
         decides=ends.decides.get(use.index),
         readers=_readers(ends, use),
         streamed=_streamed(ends, use),
+        sent=tuple(_sent(plan, walk, use, outputs)),
+        only_sent=_only_sent(node, outputs) and not judges and ends.decides.get(use.index) is None,
         counts=ends.counts.get(use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
@@ -298,6 +313,24 @@ def _streamed(ends: UseEnds, use: UsePlan) -> frozenset[str]:
     edges = ends.leaving.get(use.index, ())
     others = {edge.source.port for edge in edges if edge.target.kind != "stream" or edge.leave != "none"}
     return frozenset(edge.source.port for edge in edges) - others
+
+
+def _sent(plan: Plan, walk: WalkPlan, use: UsePlan, outputs: Sequence[EdgePlan]) -> Iterator[SentPort]:
+    """`UseTable.sent`."""
+    ending = {port for loop in walk.loops for by, port in loop.endings if by == use.index}
+    for port in dict.fromkeys(edge.source.port for edge in outputs if edge.target.kind == "out"):
+        edges = [edge for edge in outputs if edge.source.port == port]
+        to_client = tuple(edge for edge in edges if edge.target.kind == "out")
+        read = any(read_back(plan, walk, edge) for edge in edges if edge.target.kind != "out")
+        if not read and port not in ending:
+            yield SentPort(port, to_client, len(to_client) == len(edges))
+
+
+def _only_sent(node: NodePlan | None, outputs: Sequence[EdgePlan]) -> bool:
+    """`UseTable.only_sent`, as far as it depends on these."""
+    if node is None or node.states or node.task or not outputs:
+        return False
+    return all(edge.target.kind == "out" and edge.leave in ("none", "each") for edge in outputs)
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol
 from walkgraph.abi.calls import Call, ChunkInfo, Given, Scalar, StateKey, Timed, lacks
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.tables import Plan
+from walkgraph.placement.selection import ALL, Selection
+from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, RunCall
 from walkgraph.worker.tables.walk_tables import UseTable, WalkTable, evaluator
 from walkgraph.worker.walk.cursor import Vector, indices
@@ -39,8 +40,10 @@ class Calls:
         params: Mapping[str, Scalar],
         priority: int = 0,
         streams: Collection[int] | None = None,
+        selected: Mapping[str, Selection] = {},
     ) -> None:
-        """`streams`: those that the run reads; None if all may be."""
+        """`streams`: those that the run reads; None if all may be. `selected`: by output."""
+        self.selected = selected
         self._streams = None if streams is None else frozenset(streams)
         self.plan, self.rank, self.run, self.given = plan, rank, run, params
         self._session, self.priority = session, priority
@@ -60,6 +63,7 @@ class Calls:
         if missing:
             return self.lacks(use, missing[0], at)
         read = self._read(walker, use)
+        unread = self._unread(walker, use, at) if self.selected else frozenset[str]()
         return RunCall(
             Call(
                 run=self.run,
@@ -80,6 +84,8 @@ class Calls:
                 timed=_timed(use, chunks) if use.timed is not None else None,
                 answered=bool(read or use.judges or use.decides),
                 read=None if use.judges or use.decides else read,
+                unread=unread,
+                sent_as=self._sent_as(use) if self.selected else {},
                 awaited=bool(at or use.judges or use.decides or not read <= use.streamed),
             ),
             use.node.task,
@@ -95,6 +101,54 @@ class Calls:
                 port for port, streams in use.readers if streams is None or live is None or not live.isdisjoint(streams)
             )
         return self._reads[place]
+
+    # ── what the client has selected ──
+
+    def needless(self, walker: WalkStep, use: UseTable, at: Vector) -> bool:
+        """True if an iteration is for the client alone, and nothing is sent of it."""
+        if not (self.selected and use.only_sent) or use.links:
+            return False
+        return all(self._skips(walker, use, edge, at) for edge in use.outputs)
+
+    def dtype_of(self, edges: Collection[EdgePlan]) -> str | None:
+        """The dtype in which the values of these edges leave for the client; None if it is theirs, or not all do."""
+        found = {self.selected.get(edge.target.port, ALL).dtype for edge in edges if edge.target.kind == "out"}
+        alone = len(found) == 1 and all(edge.target.kind == "out" for edge in edges)
+        return found.pop() if alone else None
+
+    def selects(self, edge: EdgePlan, times: int, *, static: bool) -> tuple[bool, ...] | None:
+        """The iterations of a loop whose values leave over an edge; None for all. `static`: the loop has exactly so
+        many, and a value in each."""
+        selection = self.selected.get(edge.target.port, ALL) if edge.target.kind == "out" else ALL
+        if selection.every > 1:
+            return tuple(not selection.skips((i,)) for i in range(times))
+        return (*[False] * (times - 1), True) if selection.last and static else None
+
+    def _unread(self, walker: WalkStep, use: UseTable, at: Vector) -> frozenset[str]:
+        return frozenset(
+            sent.port for sent in use.sent if all(self._skips(walker, use, edge, at) for edge in sent.edges)
+        )
+
+    def _sent_as(self, use: UseTable) -> Mapping[str, str]:
+        found = {sent.port: self.dtype_of(sent.edges) for sent in use.sent if sent.alone}
+        return {port: dtype for port, dtype in found.items() if dtype is not None}
+
+    def _skips(self, walker: WalkStep, use: UseTable, edge: EdgePlan, at: Vector) -> bool:
+        """True if the value of an iteration surely isn't sent."""
+        selection = self.selected.get(edge.target.port, ALL)
+        if not at or edge.leave not in ("none", "each"):
+            return False
+        return selection.skips(at) or (selection.last and self._goes_on(walker, use, at))
+
+    def _goes_on(self, walker: WalkStep, use: UseTable, at: Vector) -> bool:
+        """True if a later iteration of the use is sure to come."""
+        loops = [walker.table.loops[index] for index in use.plan.loops]
+        if use.plan.when or use.plan.cases or any(_open(loop.plan) for loop in loops):
+            return False
+        for depth, (loop, i) in enumerate(zip(loops, at, strict=True)):
+            if loop.times is not None and i + 1 < int(loop.times(self.given, indices(loop.outer, at[:depth]))):
+                return True
+        return False
 
     def _given(self, walker: WalkStep, use: UseTable, at: Vector) -> tuple[Given, ...]:
         return tuple([Given(self.params(walker, one, at), self.seed(link.node)) for link, one in use.links])
@@ -162,6 +216,11 @@ class Calls:
             rank=self.rank,
         )
         return Lacking(error)
+
+
+def _open(loop: LoopPlan) -> bool:
+    """True if a value may end the loop, or its iterations don't follow each other."""
+    return bool(loop.endings or loop.width) or loop.stream is not None
 
 
 def _timed(use: UseTable, chunks: Mapping[str, ChunkInfo]) -> Timed | None:

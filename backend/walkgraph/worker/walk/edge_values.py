@@ -1,11 +1,17 @@
 """Values on a step's edges: on the target's side until no later iteration reads them, on the source's side until they
-leave."""
+leave, and those for the client as its request selects them."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
+import torch
+from torch import Tensor
+
+from walkgraph.placement.selection import Selection
 from walkgraph.placement.tables import EdgePlan, Gather
-from walkgraph.worker.events import ABSENT
+from walkgraph.wire import messages as m
+from walkgraph.worker.events import ABSENT, Report
 from walkgraph.worker.tables.walk_tables import UseTable, WalkTable
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.progress import Progress
@@ -149,3 +155,46 @@ class LeavingValues:
         if len(loops) == edge.common or table.plan.op == "loop" or not self._loops[loops[-1]].drop_last:
             return False
         return self._progress.verdicts.of(loops[-1], at)
+
+
+class ClientValues:
+    """Values for the client. What isn't selected of them is not sent.
+
+    Where it pays, the engine has left such values on the device already, and converted the others there.
+    """
+
+    def __init__(self, selected: Mapping[str, Selection]) -> None:
+        """`selected`: by output."""
+        self._selected = selected
+        self._last: dict[int, dict[str, Report]] = defaultdict(dict)
+        """Step -> output -> its last value so far, where only that one is sent."""
+
+    def sent(self, emit: m.Emit, value: Any) -> Any:
+        """The value as it is sent now; ABSENT if nothing is."""
+        selection = self._selected.get(emit.name)
+        if selection is None or value is ABSENT:
+            return value
+        if selection.skips((*emit.passes, *emit.iteration)):
+            return ABSENT
+        if not selection.last:
+            return converted(value, selection.dtype)
+        self._last[emit.step][emit.name] = Report(emit, value)
+        return ABSENT
+
+    def ended(self, step: int) -> list[Report]:
+        """The last values of a step that sends no more."""
+        kept = self._last.pop(step, {})
+        return [
+            Report(report.message, converted(report.value, self._selected[name].dtype)) for name, report in kept.items()
+        ]
+
+
+def converted(value: Any, dtype: str | None) -> Any:
+    """The value with its floats, also those in lists, in another dtype."""
+    if dtype is None:
+        return value
+    if isinstance(value, Tensor):
+        return value.to(getattr(torch, dtype)) if value.is_floating_point() else value
+    if isinstance(value, list):
+        return [converted(item, dtype) for item in cast(list[Any], value)]
+    return value

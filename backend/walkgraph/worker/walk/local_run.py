@@ -52,7 +52,7 @@ class LocalRun:
         self._changed = self._streams.changes()
         """Streams by which a use may be able to go on."""
         live = None if event.itinerary.more else event.itinerary.streams
-        calls = Calls(plan, rank, event.run, event.session, event.params, event.priority, live)
+        calls = Calls(plan, rank, event.run, event.session, event.params, event.priority, live, event.selected)
         self._loops = DeviceLoops(calls, self._streams)
         self._times = Times()
         self._begun: dict[Ref, Collection[str]] = {}
@@ -257,6 +257,7 @@ class LocalRun:
         """Close a step that is over, or passed by."""
         self._streams.leave(step)
         self._close_streams(step)
+        self._host.ended(step)
         if step in self._in_order:
             self._effects.commands.append(Report(m.Sent(rank=self._rank, run=self.run, step=step)))
 

@@ -15,6 +15,7 @@ from walkgraph.worker.tables.walk_tables import UseTable
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
+from walkgraph.worker.walk.edge_values import ClientValues
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.run_streams import Sender, Streams
 from walkgraph.worker.walk.steps import Steps
@@ -50,6 +51,7 @@ class RunHost:
         self._plan, self._rank, self._run = plan, calls.rank, calls.run
         self._steps, self._calls, self._loops, self._streams = steps, calls, loops, streams
         self._control, self._effects, self._send = control, effects, send
+        self._to_client = ClientValues(calls.selected)
         self._handed: list[_Handed] = []
         """Results of this rank that a later leg may read."""
 
@@ -64,6 +66,9 @@ class RunHost:
                     self._effects.failure = failure
                 case call:
                     self._effects.commands.append(RunLoop(call))
+            return
+        if self._calls.needless(walker, use, at) and self._control.needless:
+            walker.skip(use, at)
             return
         match self._calls.made(walker, use, at, inputs, chunks):
             case Lacking() if walker.progress.verdicts.closes(at):
@@ -101,7 +106,9 @@ class RunHost:
                 step=walker.step,
                 passes=self._steps.all[walker.step].passes,
             )
-            self._effects.commands.append(Report(emit, value))
+            value = self._to_client.sent(emit, value)
+            if value is not ABSENT or target.chosen:
+                self._effects.commands.append(Report(emit, value))
         elif value is not ABSENT:
             self._streams.give(walker.step, edge, (value,))
 
@@ -154,6 +161,10 @@ class RunHost:
         for handed in self._handed:
             self._hand(handed)
         self.steps_chosen(verdicts)
+
+    def ended(self, step: int) -> None:
+        """Send what was held back until a step ended."""
+        self._effects.commands += self._to_client.ended(step)
 
     def _hand(self, handed: "_Handed") -> None:
         """Send a result to the ranks that read it and don't have it yet."""
