@@ -8,6 +8,7 @@ having the machine to itself.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ TESTS = Path(__file__).resolve().parent
 # Of all modules, before any is imported: asserts of helpers explain themselves too, and optimized Python executes all.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in TESTS.iterdir() if path.is_dir()))
 pytest_plugins = ["tests.safety.plugin"]
+# Of services that tests start, too: on full cores, threads that wait for each other take ten times the work's CPU time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TIERS = {
     "unit": "unit",

@@ -337,6 +337,13 @@ def worker_environment() -> dict[str, str]:
     return {**os.environ, **chosen}
 
 
+def openmp_threads() -> int | None:
+    """OMP_NUM_THREADS, the most threads that a process shall compute with; None where it isn't set, or is no number.
+    Of a list, which has an entry for each level of nesting, the first counts."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
 def visible_gpus() -> tuple[str, ...] | None:
     """Entries of CUDA_VISIBLE_DEVICES, indices or UUIDs; None where it isn't set and all GPUs are visible."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -146,6 +146,8 @@ def test_the_studio_lets_in_one_browser(running: Service) -> None:
 @pytest.mark.safety("R3")
 def test_a_killed_service_takes_its_processes_along_and_comes_back(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false") as found:
+        # As users have it; other tests' ranks compute with one thread.
+        found.environment["OMP_NUM_THREADS"] = str(os.cpu_count())
         found.up()
         found.wait_ready("shapes")
         assert found.process is not None

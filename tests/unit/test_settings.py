@@ -9,7 +9,15 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from walkgraph.errors import Refused
-from walkgraph.settings import Settings, ensure_token, is_loopback, prepare_home, read_token, write_private
+from walkgraph.settings import (
+    Settings,
+    ensure_token,
+    is_loopback,
+    openmp_threads,
+    prepare_home,
+    read_token,
+    write_private,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +115,15 @@ def test_servers_that_can_be_called_are_read_at_the_start(tmp_path: Path) -> Non
     assert Settings(home=tmp_path).callable_servers() == ()
     with pytest.raises(ValidationError, match="WALKGRAPH_CALL_HOSTS"):
         Settings(home=tmp_path, call_hosts=("https://a.example/path",))
+
+
+@pytest.mark.parametrize(
+    ("value", "threads"), [(None, None), ("", None), ("3", 3), (" 4,2", 4), ("0", None), ("-1", None), ("many", None)]
+)
+def test_the_limit_of_threads_is_that_of_openmp(
+    value: str | None, threads: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert openmp_threads() == threads

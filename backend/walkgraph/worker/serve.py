@@ -23,6 +23,7 @@ from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.placement.transports import arenas, declared_transports
+from walkgraph.settings import openmp_threads
 from walkgraph.telemetry.emit import Buffered, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
@@ -124,7 +125,7 @@ class _Process:
             plan,
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
-            threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
+            threads=threads_of(here.device, len(plan.ranks), openmp_threads(), batch_invariant=spec.batch_invariant),
             mix=CPU_MIX if here.device == "cpu" else MIX,
             batch_invariant=spec.batch_invariant,
             shared_pages=spec.shared_pages,
@@ -153,13 +154,14 @@ class _Process:
         return True, loop.next
 
 
-def threads_of(device: str, ranks: int, *, batch_invariant: bool) -> int:
+def threads_of(device: str, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
     """Threads of torch on the rank's processor: the rank's share, but only a few beside a GPU, where the work left is
     small and waking dozens of threads takes longer than the work. Threads split sums, so batch-invariant numbers need
-    a single one."""
+    a single one. `most`: the limit that the user sets, if any."""
     if batch_invariant:
         return 1
     share = max(1, len(os.sched_getaffinity(0)) // ranks)
+    share = share if most is None else min(share, most)
     return share if device == "cpu" else min(_BESIDE_A_GPU, share)
 
 
