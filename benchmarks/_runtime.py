@@ -141,8 +141,8 @@ class InProcess:
                 self.engine.add(call)
             case RunLoop(call=loop):
                 self.engine.add_loop(loop)
-            case Allow(ref=ref, upto=upto):
-                self.engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
+            case Allow(ref=ref, upto=upto, items=items, fed=fed):
+                self.engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
             case Report(message=message, value=value):
                 self._report(message, value)
             case MoveState():

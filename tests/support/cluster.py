@@ -296,11 +296,11 @@ class Cluster:
         loop = next((loop for loop in loops if loop.ref == command.ref), None)
         if loop is None:  # it has ended meanwhile
             return
-        assert loop.allowed is not None
-        assert command.upto > loop.allowed or command.items
+        before = loop.call.times if loop.allowed is None else loop.allowed
+        assert command.upto > before or command.items or command.fed != loop.fed
         for items in command.items:
             loop.put_items(items)
-        loop.allowed = command.upto
+        loop.allowed, loop.fed = command.upto, command.fed
         self._work[rank].extend(loop for where, loop in self._blocked if where == rank and loop.ref == command.ref)
         self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]
 

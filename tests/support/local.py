@@ -149,8 +149,8 @@ class LocalDeployment:
                 engine.add(call)
             case RunLoop(call=loop):
                 engine.add_loop(loop)
-            case Allow(ref=ref, upto=upto, items=items):
-                engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items)
+            case Allow(ref=ref, upto=upto, items=items, fed=fed):
+                engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
             case MoveState():
                 self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
             case Send():

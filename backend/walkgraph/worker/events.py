@@ -151,6 +151,8 @@ class Allow(Struct, frozen=True):
     upto: int
     items: tuple[StreamItems, ...] = ()
     """The items that streams have brought for these iterations and later ones."""
+    fed: int | None = None
+    """As that of `LoopCall`, with these items."""
 
 
 class MoveState(Struct, frozen=True):

@@ -206,8 +206,8 @@ class WorkerLoop:
                 loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
                 self._telemetry.began(loop)
-            case Allow(ref=ref, upto=upto, items=items):
-                self._engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items)
+            case Allow(ref=ref, upto=upto, items=items, fed=fed):
+                self._engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
             case Send():
                 self._links.send(command, self._telemetry.transfer(command))
             case Report(message=message, value=value):

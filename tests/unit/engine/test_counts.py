@@ -186,6 +186,27 @@ def test_values_of_a_launch_leave_together_by_grains(monkeypatch: pytest.MonkeyP
     assert counts[3:] == [(17, 3)]
 
 
+def test_values_between_grains_stay_while_a_loop_waits_for_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    by(monkeypatch, 1, 8)
+    here = walks.engine()
+    here.add_loop(walks.loop("a", 1.0, 20, grain=4, offset=1, until=None, allowed=18, fed=5))
+    given: list[tuple[int, int]] = []
+    done: list[int] = []
+    for fed in 6, 10, None:
+        while not here.idle:
+            given += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
+        done += here.loops.positions().values()
+        here.loops.allow("a", 0, 0, (), 18, (), fed)
+    assert (done, given) == ([5, 6, 10], [(0, 3), (3, 4)])
+    while not here.idle:
+        given += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
+    assert given[2:] == [(7, 11)], "no room is left"
+    here.loops.allow("a", 0, 0, (), 20)
+    while not here.idle:
+        given += [(e.first, e.count) for e in here.step() if isinstance(e, Items)]
+    assert given[3:] == [(18, 1), (19, 1)]
+
+
 def test_what_was_due_before_a_nan_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     by(monkeypatch, 1, 2, 4)
     here = engine_of(support.plan())

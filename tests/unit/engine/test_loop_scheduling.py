@@ -228,6 +228,7 @@ def call_of(draw: random.Random, run: str, ready: float) -> LoopCall:
     return written(
         run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=times, until=(0, "stop"),
         outputs=outputs, grain=draw.randrange(4), allowed=draw.choice([None, None, draw.randrange(times)]),
+        fed=draw.choice([None, None, draw.randrange(times)]),
         priority=draw.choice([0, 0, 0, 3]), ready_at=ready, timed=draw.choice(TIMED),
     )  # fmt: skip
 
@@ -278,7 +279,7 @@ class Simulation:
             case 2:
                 self.release(run)
             case 3:
-                self.allow(run, self.draw.randrange(20))
+                self.allow(run, self.draw.randrange(20), self.draw.choice([None, self.draw.randrange(20)]))
             case _ if self.draw.random() < 0.3:
                 self.cancelled.add(run)
                 self.held.discard(run)
@@ -286,8 +287,8 @@ class Simulation:
             case _:
                 pass
 
-    def allow(self, run: str, upto: int) -> None:
-        self.scheduler.admission.allow(LoopKey(run, 0, 0, ()), upto)
+    def allow(self, run: str, upto: int, fed: int | None = None) -> None:
+        self.scheduler.admission.allow(LoopKey(run, 0, 0, ()), upto, (), fed)
 
     def release(self, run: str) -> None:
         if run in self.held:
@@ -435,7 +436,7 @@ def test_parts_of_loops_begin_and_launch_when_their_peers_let_them(seed: int) ->
         run = f"r{number}"
         world.device.plans[run] = Plan("k")
         world.calls[run] = call_of(world.draw, run, float(number) / 100)
-        world.calls[run].allowed = None
+        world.calls[run].allowed = world.calls[run].fed = None
         world.scheduler.add(world.calls[run])
     for _ in range(2000):
         for run in world.calls:

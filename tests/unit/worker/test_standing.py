@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,9 +15,14 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.simulation.kinds.talkers import NODES, Talker, talker_scenario
+from walkgraph.simulation.kinds.talkers import drawn as drawn_talker
 from walkgraph.simulation.reference.plain_loop import PlainLoop
+from walkgraph.simulation.reference.random_walks import mix
+from walkgraph.simulation.scenarios import fixed
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
+from walkgraph.worker.events import Arrived
 
 
 def standings(cluster: Cluster) -> dict[int, Standing]:
@@ -111,6 +117,32 @@ def test_a_loop_on_the_device_that_its_streams_have_no_room_for_is_not_busy() ->
     found = standings(cluster)
     assert not any(one.busy for one in found.values())
     assert "room in its streams" in {wait.source for wait in found[0].waits}
+
+
+def test_a_loop_that_gives_nothing_more_without_items_is_not_busy() -> None:
+    """It may still compute some of a chunk, which nobody gets before the chunk is whole."""
+    number = next(n for n in count() if _gives_chunks_of_five(drawn_talker(n)))
+    scenario = talker_scenario(number)
+    cluster = Cluster(scenario.plan, fixed({node: mix(node) for node in NODES})({}), 3)
+    itinerary = lanes(scenario.plan, [("think", False), ("speak", False), ("sound", True)])
+    cluster.start("r", itinerary, {"words": 12, "frames": 12}, {"x": 5})
+    while cluster.turn():
+        for queue in cluster._links.values():
+            for event in [event for event in queue if _said_after(event, 7)]:
+                queue.remove(event)
+    (loop,) = (one for _, one in cluster._blocked)
+    assert (loop.done, loop.told, loop.call.grain) == (7, 5, 5)
+    assert not any(one.busy for one in standings(cluster).values())
+
+
+def _gives_chunks_of_five(one: Talker) -> bool:
+    ends = one.until or one.stops
+    return not (one.told or ends) and (one.size, one.talker) == (5, "test.talker") and len({*one.ranks.values()}) == 3
+
+
+def _said_after(event: Arrived, index: int) -> bool:
+    message = event.message
+    return isinstance(message, m.StreamItem) and message.stream == 0 and message.index >= index
 
 
 def test_a_run_that_is_not_known_stands_nowhere() -> None:

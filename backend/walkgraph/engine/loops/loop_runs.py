@@ -110,6 +110,8 @@ class LoopRun:
     """Number of its arrival; breaks ties."""
     allowed: int | None
     """Iterations that may be launched, counted from the loop's start; None for all."""
+    fed: int | None = None
+    """Iterations whose items of streams have come; None if it waits for none."""
     batch_key: Hashable = None
     """None until it is known."""
     slot: int = -1
@@ -206,6 +208,8 @@ class LoopRun:
         most, allowed = self.times, self.allowed
         if allowed is not None and allowed < most:
             most = allowed
+        if self.fed is not None and self.fed < most:
+            most = self.fed
         if self.follows is not None:
             most = min(most, self.follows())
         return most - self.launched

@@ -66,10 +66,11 @@ class LoopScheduler:
         iteration: tuple[int, ...],
         upto: int,
         items: Sequence[StreamItems] = (),
+        fed: int | None = None,
     ) -> None:
         """Allow a loop to launch iterations up to this count. `items`: what streams have brought for these and later
-        ones."""
-        self.admission.allow(LoopKey(run, step, use, iteration), upto, items)
+        ones. `fed`: as that of `LoopCall`, with them."""
+        self.admission.allow(LoopKey(run, step, use, iteration), upto, items, fed)
 
     def cancel(self, run: str) -> None:
         """Remove a run's loops. Their work in flight has no further effect."""

@@ -82,10 +82,11 @@ class SlotAdmission:
         """The slot contents of a run's held loops, so that they can be moved to other memory and back."""
         return (one.cells for one in self._queue.held(run) if one.cells is not None)
 
-    def allow(self, key: LoopKey, upto: int, items: Sequence[StreamItems] = ()) -> None:
-        """Allow a loop to launch iterations up to this count, once it has these items of streams."""
+    def allow(self, key: LoopKey, upto: int, items: Sequence[StreamItems] = (), fed: int | None = None) -> None:
+        """Allow a loop to launch iterations up to this count, once it has these items of streams. `fed`: as that of
+        `LoopCall`, with them."""
         for one in [one for one in self._queue.all() if one.key == key]:
-            one.allowed = upto
+            one.allowed, one.fed = upto, fed
             one.items += items
         for group in self._groups:
             one = group.placed.get(key)
@@ -94,7 +95,7 @@ class SlotAdmission:
                     group.slots.put_items(one.slot, part)
                 if one.reach <= 0:
                     one.since = self._clock()
-                one.allowed = upto
+                one.allowed, one.fed = upto, fed
 
     def wake(self) -> None:
         """Check again what can go on, after a peer's message, or when a held run's memory is back."""
@@ -280,7 +281,7 @@ class LoopQueue:
 
     def add(self, call: LoopCall) -> None:
         self._arrivals += 1
-        run = LoopRun(call, call.ready_at - call.priority, self._arrivals, call.allowed)
+        run = LoopRun(call, call.ready_at - call.priority, self._arrivals, call.allowed, call.fed)
         if call.timed is not None:
             run.playback = self._playbacks.of(call.run, call.timed.chunk)
         self.put(run)

@@ -292,6 +292,10 @@ class LoopCall:
     offset: int = 0
     allowed: int | None = None
     """Iterations that may be launched, counted from the loop's start, until more are allowed; None for all."""
+    fed: int | None = None
+    """Iterations whose items of streams have come, counted from the loop's start: no later one is launched before its
+    items have come. Nobody waits for values between two grains, so those of the last one stay here. None if it reads
+    none, or no more come."""
     wanted: Mapping[str, Mask] = field(default_factory=dict[str, Mask])
     """Key of an `each` output -> the iterations whose value is handed out; an output that is not in it hands out
     all."""

@@ -44,6 +44,8 @@ class Talker:
     size: int
     """Items of a chunk of sound."""
     ranks: Mapping[str, int]
+    told: bool
+    """The client gets every frame, and not only the sound."""
 
 
 def talkers(count: int = TALKERS) -> list[Scenario]:
@@ -61,6 +63,7 @@ def drawn(seed: int) -> Talker:
         credits=draw.one((1, 2, 4, 64)),
         size=draw.one((1, 2, 5)),
         ranks={node: draw.integer(0, ranks - 1) if ranks < 3 else number for number, node in enumerate(NODES)},
+        told=draw.flag(),
     )
 
 
@@ -91,7 +94,7 @@ def _document(talker: Talker) -> dict[str, Any]:
                     {"from": "@stream.said", "to": "s.b", "each": True},
                     ["@in.x", "s.a"],
                     ["s.out", "s.a"],
-                    {"from": "s.out", "to": "@out.frames", "each": True},
+                    *([{"from": "s.out", "to": "@out.frames", "each": True}] if talker.told else []),
                 ],
             },
             "sound": {"body": ["v"], "edges": [["@stream.spoken", "v.a"], ["v.out", "@out.sound"]]},
@@ -115,7 +118,7 @@ def _document(talker: Talker) -> dict[str, Any]:
         "tasks": {
             "t": {
                 "inputs": {"x": {"modality": "scalar"}},
-                "outputs": ["frames", "sound"],
+                "outputs": ["frames", "sound"] if talker.told else ["sound"],
                 "params": {"words": {"type": "integer", "default": 2}, "frames": {"type": "integer", "default": 2}},
                 "steps": {
                     "thinker": [{"walk": "think", "with": {"x": "@task.x"}}],
@@ -133,7 +136,7 @@ def _request(talker: Talker, words: int, frames: int) -> ScenarioRequest:
     given = _spoken(talker, x, said, frames)
     chunks = [list(chunk.values) for chunk in naive_chunks("fixed", {"size": talker.size}, given)]
     sound = [mix("v")({"a": chunk} if chunk else {}, (k,))["out"] for k, chunk in enumerate(chunks)]
-    wanted = {"frames": given, "sound": sound}
+    wanted = {"frames": given if talker.told else [], "sound": sound}
     params = {"words": words, "frames": frames}
     return ScenarioRequest("t", params, {name: found for name, found in wanted.items() if found}, {"x": x})
 

@@ -44,7 +44,7 @@ class PlainLoop:
         self.now: list[dict[str, Any]] = []
         """Outputs of the uses in the current iteration."""
         self.ref = Ref(call.run, call.step, call.use, call.iteration)
-        self.allowed = call.allowed
+        self.allowed, self.fed = call.allowed, call.fed
         self.done = 0
         """Finished iterations."""
         self.told = 0
@@ -61,8 +61,12 @@ class PlainLoop:
         there += list(values.split(1))
 
     @property
-    def blocked(self) -> bool:
+    def full(self) -> bool:
         return self.allowed is not None and self.done >= self.allowed
+
+    @property
+    def blocked(self) -> bool:
+        return self.full or (self.fed is not None and self.done >= self.fed)
 
     def advance(self) -> Sequence[Items | CallDone]:
         """Computes one iteration; returns the events that follow."""
@@ -81,7 +85,7 @@ class PlainLoop:
         if stop or self.done == call.times:
             return [*self.items(stop), self.end(stop)]
         due = call.grain and (call.offset + self.done) % call.grain == 0
-        return self.items(stop) if due or self.blocked else []
+        return self.items(stop) if due or self.full else []
 
     def turn(self) -> bool:
         """Goes on to the next iteration. Returns True if the finished one raised `until`."""

@@ -39,6 +39,7 @@ class _Running:
     use: UseTable
     entry: LoopEntry
     ref: Ref
+    call: LoopCall
     emits: tuple[EdgePlan, ...]
     wanted: Mapping[int, Mask]
     """Edge to a follower that is sometimes skipped, or to a client that has selected -> the iterations whose value is
@@ -52,6 +53,9 @@ class _Running:
     judged: int = 0
     """Iterations whose verdicts the followers have."""
     allowed: int | None = None
+    """Iterations that its streams have room for, as the engine knows; None if unlimited."""
+    fed: int | None = None
+    """Iterations that its streams have items for, as the engine knows; None if it waits for none."""
     moved: bool = True
     """True if what it may do was not looked at since it was entered, or since values left."""
 
@@ -59,12 +63,28 @@ class _Running:
     def loop(self) -> DeviceLoop:
         return self.entry.table.loop
 
-    def credited(self) -> int | None:
-        """Iterations that its streams have credit and items for, counted from the loop's start; None if unlimited."""
-        rooms = [stream.free for stream in self.streams if stream.free is not None]
-        limits = [self.done + max(0, min(rooms))] if rooms else []
-        limits += [read.taken for read in self.reads if not read.ended]
-        return min(limits, default=None)
+    @property
+    def limit(self) -> int:
+        """Iterations that the engine may launch, counted from the loop's start."""
+        return min(one for one in (self.entry.times, self.allowed, self.fed) if one is not None)
+
+    @property
+    def due(self) -> int:
+        """Iterations after which values leave next."""
+        grain, done = self.call.grain, self.done
+        due = done + grain - (self.call.offset + done) % grain if grain else self.entry.times
+        return due if self.allowed is None or self.allowed <= done else min(due, self.allowed)
+
+    @property
+    def room(self) -> int | None:
+        """Iterations that its streams have credit for, counted from the loop's start; None if unlimited."""
+        rooms = [free for stream in self.streams if (free := stream.free) is not None]
+        return self.done + max(0, min(rooms)) if rooms else None
+
+    @property
+    def read(self) -> int | None:
+        """Iterations that its streams have items for; None if it waits for none."""
+        return min([read.taken for read in self.reads if not read.ended], default=None)
 
     def affected(self, streams: Collection[int]) -> bool:
         """True if it reads or feeds one of these streams."""
@@ -149,12 +169,11 @@ class DeviceLoops:
             _ItemReader((entry.unrolled.last(place), port), edge.source.index)
             for (place, port), edge in table.loop.items
         )
-        running = _Running(walker, use, entry, ref, emits, wanted, streams, reads)
-        running.allowed = running.credited()
-        self._running[ref] = running
         grain, offset = _pace(emits, streams, wanted)
-        call = entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
+        call = entry.call(_by_key(emits, wanted), grain, offset)
         call.sent_as = self._sent_as(table.loop)
+        self._running[ref] = running = _Running(walker, use, entry, ref, call, emits, wanted, streams, reads)
+        running.allowed, running.fed = call.allowed, call.fed = running.room, running.read
         call.timed = _timed(table.loop, emits, streams, self._calls.rank, grain)
         return call
 
@@ -219,20 +238,22 @@ class DeviceLoops:
             if not (running.moved or (changed and running.affected(changed))):
                 continue
             running.moved = False
-            if running.allowed is not None and running.allowed < running.entry.times:
-                taken = [read.take(running.ref, self._streams, running.entry.times) for read in running.reads]
-                items, limit = tuple(one for one in taken if one is not None), running.credited()
-                upto = running.entry.times if limit is None else max(limit, running.allowed)
-                if items or upto > running.allowed:
-                    running.allowed = upto
-                    yield Allow(running.ref, upto, items)
+            times = running.entry.times
+            if running.limit < times:
+                taken = [read.take(running.ref, self._streams, times) for read in running.reads]
+                items, before = tuple([one for one in taken if one is not None]), (running.allowed, running.fed)
+                if running.allowed is not None:
+                    running.allowed = max(running.allowed, times if (room := running.room) is None else room)
+                running.fed = running.read
+                if items or before != (running.allowed, running.fed):
+                    yield Allow(running.ref, times if running.allowed is None else running.allowed, items, running.fed)
 
     def starved(self, ref: Ref) -> bool:
-        """True if a loop was entered there that has done all iterations its streams have credit for."""
+        """True if a loop was entered there that gives nothing more before its streams have room or items."""
         running = self._running.get(ref)
-        if running is None or running.allowed is None or running.stopped:
+        if running is None or running.stopped or running.limit >= running.entry.times:
             return False
-        return running.allowed <= running.done < running.entry.times
+        return running.limit < running.due
 
     def refs(self) -> list[Ref]:
         """Loops that were entered and have not ended."""

@@ -66,7 +66,7 @@ class LoopEntry:
         self._uses, self.bound = self._filled([failed for _, failed in active])
         """`bound`: the first iteration that can't be computed."""
 
-    def call(self, wanted: Mapping[str, Mask], grain: int = 1, offset: int = 0, allowed: int | None = None) -> LoopCall:
+    def call(self, wanted: Mapping[str, Mask], grain: int = 1, offset: int = 0) -> LoopCall:
         """The call for the engine; `LoopCall` says when values are handed out. Raises ExpressionError if the width of
         a state has no value."""
         calls, anew, count = self._calls, self._anew(), self._until(self.bound)
@@ -84,7 +84,6 @@ class LoopEntry:
             goes=self._goes(spec),
             grain=grain,
             offset=offset,
-            allowed=allowed,
             wanted={key: mask[:count] for key, mask in wanted.items()},
             anew=anew,
             widths=self._widths(anew),
