@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,8 +25,7 @@ class StateKey(NamedTuple):
     scope: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkInfo:
+class ChunkInfo(Struct, frozen=True):
     """The place of a value within the stream it is read from."""
 
     index: int

@@ -12,11 +12,12 @@ With `continue_after_done`, *absent* chunks follow for as long as they are asked
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from walkgraph.errors import InvalidInput
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSpec:
+class ChunkSpec(Struct, frozen=True, kw_only=True):
     """Items `[start, stop)` of the stream, of which the first `context` were delivered before."""
 
     index: int
@@ -72,6 +73,10 @@ class Policy(ABC):
             first=previous is None,
             last=last,
         )
+
+    def needs(self, previous: ChunkSpec | None) -> int | None:
+        """The number of items so far that the chunk after `previous` needs; None: the stream must have ended."""
+        return None if previous is not None and _over(previous) else self._full(previous)
 
     def ended(self, previous: ChunkSpec | None) -> bool:
         """True if no chunk will follow, whatever comes."""

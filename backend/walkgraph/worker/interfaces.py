@@ -50,6 +50,7 @@ class LoopsLike(Protocol):
         iteration: tuple[int, ...],
         upto: int,
         items: Sequence[StreamItems] = (),
+        fed: int | None = None,
     ) -> None: ...
 
 

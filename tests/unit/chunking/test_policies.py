@@ -1,13 +1,14 @@
 """Every chunk policy against a twin that sees the whole list at once, under any pattern of arrivals."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
@@ -55,6 +56,8 @@ class Consumer:
     def take(self) -> None:
         while (chunk := self.policy.next(self.previous, self.available, self.done)) and not chunk.absent:
             assert chunk.stop <= self.available
+            needed = self.policy.needs(self.previous)
+            assert chunk.last if needed is None else chunk.stop == needed or self.done
             assert chunk.start >= self.policy.consumed(self.previous), "an item was given up that was still needed"
             self.previous = chunk
             self.chunks.append(chunk)
@@ -86,6 +89,17 @@ def test_any_pattern_of_arrivals_gives_the_chunks_of_the_whole_list(
     assert [c.last for c in chunks] == [False] * (len(chunks) - 1) + [True]
     assert [c.first for c in chunks] == [True] + [False] * (len(chunks) - 1)
     assert consumer.policy.consumed(chunks[-1]) == count
+
+
+@given(plans(), st.integers(0, 40))
+def test_a_chunk_is_there_once_its_items_are_and_no_sooner(plan: StreamPlan, count: int) -> None:
+    consumer = Consumer(make(plan), available=count)
+    consumer.take()
+    needed = consumer.policy.needs(consumer.previous)
+    assert needed is None or needed > count
+    for more in range(8):
+        there = consumer.policy.next(consumer.previous, count + more, done=False) is not None
+        assert there == (needed is not None and needed <= count + more)
 
 
 @given(plans(), st.integers(0, 4))

@@ -1,6 +1,6 @@
 """The device loops of one run: makes the engine's call when one is entered, and passes its results to the walker."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
@@ -29,7 +29,8 @@ class Leaving(NamedTuple):
     """Values of one edge that leave together, with their iterations; missing ones are left out."""
 
     edge: EdgePlan
-    iterations: list[Vector]
+    iterations: Sequence[Vector]
+    """Empty for a stream, which numbers its items itself."""
     values: Tensor | Sequence[Any]
 
 
@@ -56,6 +57,8 @@ class _Running:
     """Iterations that its streams have room for, as the engine knows; None if unlimited."""
     fed: int | None = None
     """Iterations that its streams have items for, as the engine knows; None if it waits for none."""
+    touches: frozenset[int] = frozenset()
+    """The streams that it reads or feeds."""
     moved: bool = True
     """True if what it may do was not looked at since it was entered, or since values left."""
 
@@ -85,12 +88,6 @@ class _Running:
     def read(self) -> int | None:
         """Iterations that its streams have items for; None if it waits for none."""
         return min([read.taken for read in self.reads if not read.ended], default=None)
-
-    def affected(self, streams: Collection[int]) -> bool:
-        """True if it reads or feeds one of these streams."""
-        return any(stream.plan.index in streams for stream in self.streams) or any(
-            read.stream in streams for read in self.reads
-        )
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
         """The event's iterations whose values leave over an edge. Followers also need to know where there is none."""
@@ -135,7 +132,7 @@ class _ItemReader:
 
 def _item(value: Any, port: str) -> Tensor:
     """One item of a stream, as an iteration reads it. Raises CallFailed."""
-    found = torch.as_tensor(value)
+    found = value if isinstance(value, Tensor) else torch.as_tensor(value)
     if found.numel() != 1:
         message = f"`{port}` takes one number an iteration from its stream, and an item has {found.numel()}"
         raise CallFailed(message, port)
@@ -173,6 +170,7 @@ class DeviceLoops:
         call = entry.call(_by_key(emits, wanted), grain, offset)
         call.sent_as = self._sent_as(table.loop)
         self._running[ref] = running = _Running(walker, use, entry, ref, call, emits, wanted, streams, reads)
+        running.touches = frozenset([*(one.plan.index for one in streams), *(read.stream for read in reads)])
         running.allowed, running.fed = call.allowed, call.fed = running.room, running.read
         call.timed = _timed(table.loop, emits, streams, self._calls.rank, grain)
         return call
@@ -197,45 +195,46 @@ class DeviceLoops:
         found = {key: self._calls.dtype_of(leaving) for key, leaving in edges.items()}
         return {key: dtype for key, dtype in found.items() if dtype is not None}
 
-    def _ref(self, event: Items) -> Ref:
-        return Ref(self._calls.run, event.call.step, event.call.use, event.call.iteration)
-
     def _emits(self, loop: DeviceLoop) -> tuple[EdgePlan, ...]:
         """Edges whose values leave while this run is in the loop."""
         return tuple(e for e in loop.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
 
-    def items(self, event: Items) -> Iterator[Leaving]:
-        """Sort the values by the edges of the Walk that they leave over."""
+    def items(self, event: Items, ref: Ref) -> Iterator[Leaving]:
+        """Sort the values of a loop by the edges of the Walk that they leave over."""
         call = event.call
-        running = self._running.get(self._ref(event))
+        running = self._running.get(ref)
         if running is None:
             return
         running.done, running.stopped, running.moved = event.first + event.count, event.stopped, True
         for edge in running.emits:
-            values = event.values.get(edge.source.port, [None] * event.count)
+            values, kind = event.values.get(edge.source.port), edge.target.kind
             there = running.there(edge, event)
-            if edge.target.kind == "use":
-                values = [ABSENT if values[i] is None else values[i] for i in there]
-            elif isinstance(values, Tensor) and isinstance(there, range):
+            if isinstance(values, Tensor) and kind == "stream":
                 values = values if len(there) == event.count else values[: len(there)]
+            elif isinstance(values, Tensor):
+                parts = values.unbind()
+                values = parts if len(there) == event.count else [parts[i] for i in there]
             else:
-                there = [i for i in there if values[i] is not None]
-                values = [values[i] for i in there]
-            if there:
+                given = values or [None] * event.count
+                there = there if kind == "use" else [i for i in there if given[i] is not None]
+                values = [ABSENT if given[i] is None else given[i] for i in there]
+            if there and kind == "stream":
+                yield Leaving(edge, (), values)
+            elif there:
                 yield Leaving(edge, [(*call.iteration, event.first + i) for i in there], values)
 
-    def judge(self, event: Items) -> None:
+    def judge(self, event: Items, ref: Ref) -> None:
         """Let the followers go on to the next iterations. Called once the values of the event are delivered."""
-        running = self._running.get(self._ref(event))
+        running = self._running.get(ref)
         if running is not None:
             running.judge(event.first + event.count, stopped=event.stopped)
 
     def allow(self) -> Iterator[Allow]:
         """Yield commands for loops whose streams have got more credit or items."""
-        changed = tuple(self._changed)
+        changed = set(self._changed)
         self._changed.clear()
         for running in self._running.values():
-            if not (running.moved or (changed and running.affected(changed))):
+            if not running.moved and changed.isdisjoint(running.touches):
                 continue
             running.moved = False
             times = running.entry.times

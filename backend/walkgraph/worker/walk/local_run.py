@@ -144,16 +144,17 @@ class LocalRun:
     def items(self, event: Items) -> list[Command]:
         """Take the values that a device loop hands out while it runs."""
         call = event.call
-        walker = self.steps.holding(Ref(self.run, call.step, call.use, call.iteration))
+        ref = Ref(self.run, call.step, call.use, call.iteration)
+        walker = self.steps.holding(ref)
         if self._over or walker is None:
             return []
-        for edge, iterations, values in self._loops.items(event):
+        for edge, iterations, values in self._loops.items(event, ref):
             if edge.target.kind == "stream":
-                self._streams.give(event.call.step, edge, values)
+                self._streams.give(call.step, edge, values)
             else:
                 for at, value in zip(iterations, values, strict=True):
                     walker.give(edge, at, value)
-        self._loops.judge(event)
+        self._loops.judge(event, ref)
         return self._progress()
 
     # ── status ──
@@ -218,7 +219,7 @@ class LocalRun:
                 _rouse(walker, changed)
         for walker in steps.walkers.values():
             moved |= walker.advance()
-        ended = [index for index, walker in steps.walkers.items() if walker.over]
+        ended = [index for index, walker in steps.walkers.items() if walker.over] if moved else ()
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
         begun = steps.begin(self._host)

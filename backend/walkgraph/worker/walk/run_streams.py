@@ -55,8 +55,16 @@ class Joined:
 
     def push(self, step: int, index: int, values: Iterable[Any]) -> list[Any]:
         """Add consecutive items; returns the items that have become available."""
-        self._early[step].update(enumerate(values, index))
-        return self._advance()
+        early = self._early[step]
+        if early or step in self._counts or self.done or self._feeders[self._turn].step != step:
+            early.update(enumerate(values, index))
+            return self._advance()
+        found = list(values)
+        if index != self.available - self._starts[-1]:
+            early.update(enumerate(found, index))
+            return []
+        self.available += len(found)
+        return found
 
     def finish(self, step: int, count: int) -> list[Any]:
         self._counts[step] = count
@@ -104,7 +112,11 @@ class Incoming:
         self._joined = Joined(feeders)
         self._items: dict[int, Any] = {}
         """Items that a later chunk may need."""
+        self._oldest = 0
+        """The lowest item that one may need."""
         self._taken: ChunkSpec | None = None
+        self._needs = self._policy.needs(None)
+        """Items that the chunk after that needs; None: the stream must have ended."""
         self._chunks: dict[Place, tuple[ChunkSpec, Chunk]] = {}
         """Chunks by place, in the order of the stream."""
         self._at: dict[tuple[int, int], Place] = {}
@@ -120,6 +132,11 @@ class Incoming:
         """True once no step reads it any more although it goes on."""
         self.producers = sorted({feeder.rank for feeder in feeders})
 
+    @property
+    def ready(self) -> bool:
+        """True if a chunk may be there that nobody has asked for."""
+        return self._joined.done or (self._needs is not None and self._joined.available >= self._needs)
+
     def leave(self, step: int) -> bool:
         """Note that a step is over. True if that was the last to read the stream, which goes on."""
         if step not in self._reading:
@@ -130,8 +147,8 @@ class Incoming:
             self._items.clear()
         return self.left
 
-    def push(self, step: int, index: int, values: Iterable[Any]) -> None:
-        """Add consecutive items of a step; a tensor holds them along its first axis. What nobody reads is dropped."""
+    def push(self, step: int, index: int, values: Sequence[Any]) -> None:
+        """Add consecutive items of a step. What nobody reads is dropped."""
         if self.left:
             return
         self._append(self._joined.push(step, index, values))
@@ -154,27 +171,31 @@ class Incoming:
     def chunk(self, use: int, place: Place) -> tuple[bool, Chunk | None]:
         """(newly taken, the chunk of this place). The first request for a place takes the next chunk; all later ones
         get the same."""
-        fresh = place not in self._chunks
-        if fresh:
+        known = self._chunks.get(place)
+        fresh = known is None
+        if known is None:
+            if not self.ready:
+                return False, None
             spec = self._policy.next(self._taken, self._joined.available, self._joined.done)
             if spec is None:
                 ended = self._policy.ended(self._taken)
                 return False, (ABSENT, ChunkInfo(index=-1, first=False, last=False, valid=0)) if ended else None
-            self._chunks[place] = spec, self._take(spec)
+            known = self._chunks[place] = spec, self._take(spec)
         if self._at.get((place[0], use)) != place:
             self._at[place[0], use] = place
             self._forget(place[0])
-        return fresh, self._chunks[place][1]
+        return fresh, known[1]
 
     def _append(self, values: Sequence[Any]) -> None:
         self._items.update(enumerate(values, self._joined.available - len(values)))
 
     def _take(self, spec: ChunkSpec) -> Chunk:
         value = ABSENT if spec.absent else shaping.join([self._items[i] for i in range(spec.start, spec.stop)])
-        self._taken = spec
+        self._taken, self._needs = spec, self._policy.needs(spec)
         kept = self._policy.consumed(spec)
-        for index in [i for i in self._items if i < kept]:
-            del self._items[index]
+        for index in range(self._oldest, kept):
+            self._items.pop(index, None)
+        self._oldest = kept
         return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
 
     def _forget(self, step: int) -> None:
@@ -259,35 +280,42 @@ class Streams:
                 self.outgoing[index] = Outgoing(stream, (feeder.step for feeder in feeders if feeder.rank == rank))
 
     def changes(self) -> set[int]:
-        """A new set that gets every stream for which something comes; its owner clears it."""
+        """A new set that gets every stream for which something comes that its readers or feeders can use; its owner
+        clears it."""
         self._listening.append(set())
         return self._listening[-1]
 
     def take(self, message: m.StreamItem | m.StreamDone | m.Credit, value: Any) -> None:
-        for changes in self._listening:
-            changes.add(message.stream)
+        index = message.stream
         match message:
-            case m.StreamItem() if message.stream in self._incoming:
-                values = (value,) if message.count == 1 else value
-                self._incoming[message.stream].push(message.step, message.index, values)
-            case m.StreamDone() if message.stream in self._incoming:
-                self._incoming[message.stream].finish(message.step, message.count)
-            case m.Credit(left=True) if message.stream in self.outgoing:
-                self.outgoing[message.stream].left(message.rank)
-            case m.Credit() if message.stream in self.outgoing:
-                self.outgoing[message.stream].credited(message.rank, message.consumed)
+            case m.StreamItem() if index in self._incoming:
+                self._come(index, message.step, message.index, (value,) if message.count == 1 else value)
+                return
+            case m.StreamDone() if index in self._incoming:
+                self._incoming[index].finish(message.step, message.count)
+            case m.Credit(left=True) if index in self.outgoing:
+                self.outgoing[index].left(message.rank)
+            case m.Credit() if index in self.outgoing:
+                self.outgoing[index].credited(message.rank, message.consumed)
             case _:
-                pass
+                return
+        self._change(index)
 
     def give(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
-        """Send items in one message, if anybody reads the stream; a tensor holds them along its first axis."""
-        index, count = edge.target.index, len(values)
-        if index not in self.outgoing:
+        """Give items to a stream, if anybody reads it; a tensor holds them along its first axis. They go to another
+        rank in one message."""
+        index = edge.target.index
+        outgoing = self.outgoing.get(index)
+        if outgoing is None:
             return
-        first, value = self.outgoing[index].take_numbers(step, count), m.Absent()
-        item = m.StreamItem(run=self._run, stream=index, step=step, index=first, value=value, count=count)
-        for rank in self.outgoing[index].plan.consumers:
-            self._send(rank, item, values[0] if count == 1 else values, edge.transport)
+        count = values.shape[0] if isinstance(values, Tensor) else len(values)
+        first = outgoing.take_numbers(step, count)
+        for rank in outgoing.plan.consumers:
+            if rank == self._rank:
+                self._come(index, step, first, values)
+            else:
+                item = m.StreamItem(run=self._run, stream=index, step=step, index=first, value=m.Absent(), count=count)
+                self._send(rank, item, values[0] if count == 1 else values, edge.transport)
 
     def close(self, step: int) -> None:
         """Report that a step gives no more items."""
@@ -313,6 +341,17 @@ class Streams:
         for rank, count in incoming.credits() if incoming.consumed > consumed else ():
             self._send(rank, m.Credit(run=self._run, stream=stream, rank=self._rank, consumed=count), ABSENT, "inline")
         return found
+
+    def _come(self, stream: int, step: int, first: int, values: Sequence[Any] | Tensor) -> None:
+        """Take consecutive items of a stream that is read here."""
+        incoming = self._incoming[stream]
+        incoming.push(step, first, values.unbind() if isinstance(values, Tensor) else values)
+        if incoming.ready:
+            self._change(stream)
+
+    def _change(self, stream: int) -> None:
+        for changes in self._listening:
+            changes.add(stream)
 
     def open(self, edges: Iterable[EdgePlan]) -> bool:
         """True if all streams that these edges feed may take another item."""

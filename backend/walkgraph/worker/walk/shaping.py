@@ -39,6 +39,8 @@ def join(items: Sequence[Any]) -> Any:
     their lengths; single numbers get an axis, texts are joined. ABSENT if there are no items."""
     if not items:
         return ABSENT
+    if len(items) == 1 and isinstance(items[0], Tensor) and items[0].ndim:
+        return items[0]
     if all(isinstance(item, Tensor) and item.ndim for item in items):
         return torch.cat(list(items)) if len({tuple(item.shape[1:]) for item in items}) == 1 else list(items)
     return stack(items)
