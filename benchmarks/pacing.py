@@ -176,6 +176,9 @@ class Device:
         seconds = self._costs.thinker if made.key == "thinker" else self._costs.talker
         return BatchGroup(made.key, Slots(), Graphs(self, seconds), False, list(range(SIZES[-1])))
 
+    def apart(self, values: Any) -> Any:
+        return values
+
     def stacked(self, values: Sequence[Any]) -> list[Any]:
         return list(values)
 

@@ -46,16 +46,6 @@ class Made:
     key: str
 
 
-class Values:
-    """An output's values in a launch, by iteration and row, as tensors are."""
-
-    def __init__(self, of: Sequence[Sequence[Any]]) -> None:
-        self._of = of
-
-    def __getitem__(self, at: tuple[int, int]) -> Any:
-        return self._of[at[0]][at[1]]
-
-
 class Forms:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -94,7 +84,7 @@ class Launched:
     mark: Any
     stops: list[list[bool]]
     sound: list[list[bool]]
-    values: Values
+    values: Sequence[Sequence[Any]]
     uses: tuple[int, ...] = (0,)
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Any]]:
@@ -176,7 +166,7 @@ class Graphs:
                     cell["count"] += 1
         self.device.launches += 1
         mark = Mark(self.device, self.device.launches) if self.device.late else None
-        return Launched(mark, stops, sound, Values(values))
+        return Launched(mark, stops, sound, values)
 
 
 @dataclass
@@ -201,6 +191,9 @@ class Device:
         group = BatchGroup(made.key, slots, Graphs(self, slots, sizes), self.spans, list(range(SLOTS)))
         self.opened_groups.append(group)
         return group
+
+    def apart(self, values: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        return values
 
     def stacked(self, values: Sequence[Any]) -> list[Any]:
         return list(values)

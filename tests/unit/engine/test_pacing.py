@@ -168,8 +168,9 @@ def test_loops_that_make_the_first_sound_together_are_equally_far() -> None:
     turns = LoopTurns(cast(BatchGroups, [words, speech]), runs, clock)
     order = []
     for _ in range(6):
-        group = turns.next()
-        assert group is not None
+        turn = turns.next()
+        assert turn is not None
+        group = turn.group
         order.append(group.key)
         turns.launched(group, 1, 1)
         group.runs[0].launched += 1

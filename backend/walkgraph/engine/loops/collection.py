@@ -7,7 +7,15 @@ from typing import Any
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark, Timing
 from walkgraph.engine.loops.launch import InFlight, Launcher, Watch
-from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LoopDeviceLike, LoopDone, LoopRun, Stepped
+from walkgraph.engine.loops.loop_runs import (
+    BatchGroup,
+    LaunchBatch,
+    LaunchValues,
+    LoopDeviceLike,
+    LoopDone,
+    LoopRun,
+    Stepped,
+)
 from walkgraph.engine.loops.slot_admission import SlotAdmission
 from walkgraph.engine.loops.spec import Items
 from walkgraph.engine.pacing.playback import Playbacks
@@ -63,6 +71,7 @@ class Collector:
         group, timing = flight.group, self._timing(flight)
         stops, sound, values = flight.launched.read()
         told = {key: values[key].tolist() if key in values else None for key in group.slots.told}
+        given = {key: self._device.apart(value) for key, value in values.items()} if group.slots.gives else {}
         busy, finished = timing.busy, timing.finished
         group.note(len(flight.batch.runs), busy / len(stops))
         if self._watch.on:
@@ -78,7 +87,7 @@ class Collector:
                 known = run.told.setdefault(key, [])
                 known += [None] * len(stops) if numbers is None else [rows[row][0] for rows in numbers]
             try:
-                self._advance(group, run, *flags[row], values, row)
+                self._advance(group, run, *flags[row], given, row)
             except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
                 self._admission.fail(group, run, raised)
             if run.leaving:
@@ -99,7 +108,7 @@ class Collector:
         run: LoopRun,
         stopped: Sequence[bool],
         sound: Sequence[bool],
-        values: Mapping[str, Any],
+        values: Mapping[str, LaunchValues],
         row: int,
     ) -> None:
         """Take a run's part of a finished launch. `stopped`, `sound`: for each iteration, whether `until` was raised
@@ -131,20 +140,19 @@ class Collector:
         if timed is not None and timed.plays:
             self._playbacks.left(run.call.run, count * timed.seconds)
         pieces, run.pieces = run.pieces[:count], run.pieces[count:]
-        keys = [out.key for out in run.call.spec.outputs if out.kind == "each"]
-        if keys:
-            values = {key: self._gathered(pieces, key) for key in keys}
+        spec = run.call.spec
+        if spec.each:
+            values = {key: self._gathered(pieces, key) for key in spec.each}
             self._events.append(Items(run.call, run.handed, count, values, stopped))
-        for out in run.call.spec.outputs:
-            if out.kind == "collect":
-                kept = run.collected.setdefault(out.key, [])
-                wanted = pieces[:-1] if stopped and out.drops else pieces
-                kept.extend(found[out.key][k, row] for found, k, row in wanted if out.key in found)
+        for out in spec.collects:
+            kept = run.collected.setdefault(out.key, [])
+            wanted = pieces[:-1] if stopped and out.drops else pieces
+            kept.extend(found[out.key][k][row] for found, k, row in wanted if out.key in found)
         run.handed = upto
 
-    def _gathered(self, pieces: Sequence[tuple[Mapping[str, Any], int, int]], key: str) -> Any:
+    def _gathered(self, pieces: Sequence[tuple[Mapping[str, LaunchValues], int, int]], key: str) -> Any:
         """The values of one output; None for an iteration without one."""
-        found = [given[key][k, row] if key in given else None for given, k, row in pieces]
+        found = [given[key][k][row] if key in given else None for given, k, row in pieces]
         there = [one for one in found if one is not None]
         return self._device.stacked(there) if len(there) == len(found) else found
 

@@ -324,8 +324,11 @@ class LoopDevice:
         mark.record()
         return mark
 
+    def apart(self, values: Tensor) -> list[Sequence[Tensor]]:
+        return [rows.unbind() for rows in values.unbind()]
+
     def stacked(self, values: Sequence[Tensor]) -> Tensor:
-        return torch.stack(list(values))
+        return values[0].unsqueeze(0) if len(values) == 1 else torch.stack(list(values))
 
     def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo:
         return self._failures.of(call, raised)

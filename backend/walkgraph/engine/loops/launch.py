@@ -64,11 +64,12 @@ class Launcher:
 
     def launch(self) -> bool:
         """Launch the next group that has something to launch; False if none has, or enough is in flight."""
-        group = self._turns.next()
-        if group is None or len(self._in_flight) >= self._depth(group):
+        turn = None if self.full else self._turns.next()
+        if turn is None or len(self._in_flight) >= self._depth(turn.group):
             return False
+        group = turn.group
         self._groups.pass_turn(group)
-        batch = next_batch(group, self._turns.rows(group))
+        batch = next_batch(group, self._turns.rows(turn))
         try:
             self._in_flight.append(self._launched(group, batch))
             group.in_flight += 1

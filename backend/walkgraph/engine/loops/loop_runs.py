@@ -86,6 +86,9 @@ class Stepped(NamedTuple):
 
 # ── records ──
 
+LaunchValues = Sequence[Sequence[Any]]
+"""Values of one output, by iteration and row of a launch."""
+
 
 class EnteredLike(Protocol):
     """The device's record of a run in one of its slots."""
@@ -131,7 +134,7 @@ class LoopRun:
     """The content of its slot, while it has none."""
     items: list[StreamItems] = field(default_factory=list[StreamItems])
     """Items of streams that came while it had no slot."""
-    pieces: list[tuple[Mapping[str, Any], int, int]] = field(default_factory=list[Any])
+    pieces: list[tuple[Mapping[str, LaunchValues], int, int]] = field(default_factory=list[Any])
     """For each iteration that was not handed out: the values of its launch, and its iteration and row in these."""
     told: dict[str, list[int | None]] = field(default_factory=dict[str, list[int | None]])
     """Integers that its iterations gave so far, by output, for those that its slots ask for."""
@@ -391,8 +394,13 @@ class LoopDeviceLike(Protocol):
 
     def opened(self, made: Any, call: LoopCall) -> BatchGroup: ...
 
+    def apart(self, values: Any) -> LaunchValues:
+        """Take the values of an output apart, `[iterations, rows, ..]`: of all rows at once, since each view takes
+        the host as long as a step of Python."""
+        ...
+
     def stacked(self, values: Sequence[Any]) -> Any:
-        """Stack values along a new first axis."""
+        """Stack values along a new first axis; a single one may share its memory."""
         ...
 
     def mark(self) -> Mark | None:

@@ -6,6 +6,7 @@ of some launches, which a smaller batch makes shorter, and have half of their gr
 
 from collections.abc import Callable
 from math import ceil, inf
+from typing import NamedTuple
 
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.slot_admission import BatchGroups
@@ -24,6 +25,16 @@ CALLS = "calls"
 """Stands for batches of calls among the work that waits."""
 
 
+class Turn(NamedTuple):
+    """What may be launched next."""
+
+    group: BatchGroup
+    willing: list[LoopRun]
+    """The runs that want another iteration."""
+    dues: list[float] | None = None
+    """When each of them is due, as far as that was asked."""
+
+
 class LoopTurns:
     def __init__(self, groups: BatchGroups, playbacks: Playbacks, clock: Callable[[], float]) -> None:
         self._groups, self._playbacks, self._clock = groups, playbacks, clock
@@ -31,27 +42,32 @@ class LoopTurns:
         self._held = False
         """A batch of calls waits for launches that are due."""
 
-    def next(self) -> BatchGroup | None:
+    def next(self) -> Turn | None:
         """The group that is next: one that is owed its share, then the one that is due first, then the first in
         turn."""
-        if not self._playbacks:
-            return self._groups.next()
-        ready, until = self._ready(), self._clock() + NEAR_SECONDS
+        ready: list[Turn] = []
+        for group in self._groups:
+            willing = [run for run in group.runs if run.wants]
+            if willing:
+                ready.append(Turn(group, willing))
+                if not self._playbacks:
+                    break
         if len(ready) < 2:
-            return next(iter(ready), None)
+            return ready[0] if ready else None
+        until = self._clock() + NEAR_SECONDS
 
-        def place(group: BatchGroup) -> tuple[bool, float]:
-            due = min([due_of(run) for run in group.runs if run.wants])
-            return not self._shares.owed(group.key, group.seconds), due if due < until else inf
+        def place(turn: Turn) -> tuple[bool, float]:
+            due = min(turn.dues or (inf,))
+            return not self._shares.owed(turn.group.key, turn.group.seconds), due if due < until else inf
 
-        return min(ready, key=place)
+        return min([turn._replace(dues=[due_of(run) for run in turn.willing]) for turn in ready], key=place)
 
-    def rows(self, group: BatchGroup) -> list[LoopRun]:
-        """The runs that its next launch may have."""
-        willing = [run for run in group.runs if run.wants]
+    def rows(self, turn: Turn) -> list[LoopRun]:
+        """The runs that the group's next launch may have."""
+        group, willing, dues = turn
         if not self._playbacks or group.spans or len(willing) < 2:
             return willing
-        dues = [due_of(run) for run in willing]
+        dues = [due_of(run) for run in willing] if dues is None else dues
         rows = chosen_rows(dues, self._clock() + NEAR_SECONDS, group.graphs.sizes)
         group.apart += group.seconds_of(len(rows.chosen))
         if not rows.some or group.apart > group.seconds_of(len(willing)):

@@ -203,6 +203,16 @@ class LoopSpec:
     its order."""
 
     @cached_property
+    def each(self) -> tuple[str, ...]:
+        """Keys of the outputs that are handed out while it runs."""
+        return tuple(out.key for out in self.outputs if out.kind == "each")
+
+    @cached_property
+    def collects(self) -> tuple[LoopOutput, ...]:
+        """Outputs whose values of all iterations leave at its end."""
+        return tuple(out for out in self.outputs if out.kind == "collect")
+
+    @cached_property
     def states(self) -> tuple[str, ...]:
         """The states of its uses."""
         return tuple(dict.fromkeys(state for use in self.uses for state in use.states.values()))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.engine.device.marks import Mark
-from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
+from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchValues, LoopRun
 from walkgraph.engine.loops.spec import LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.simulation.rank.states import StateStore
@@ -95,22 +95,12 @@ class EnteredSlot:
     forms: Any
 
 
-class LaunchedValues:
-    """Values of one output in a launch, indexed by iteration and row like a tensor."""
-
-    def __init__(self, of: Sequence[Sequence[Any]]) -> None:
-        self._of = of
-
-    def __getitem__(self, at: tuple[int, int]) -> Any:
-        return self._of[at[0]][at[1]]
-
-
 @dataclass(slots=True)
 class SimulatedLaunch:
     mark: Mark | None
     stops: list[list[bool]]
     sound: list[list[bool]]
-    values: Mapping[str, LaunchedValues]
+    values: Mapping[str, LaunchValues]
     uses: tuple[int, ...] = ()
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Any]]:
@@ -206,7 +196,7 @@ class SimulatedGraphs:
                 for out in outputs:
                     values[out.key][k][row] = contents.loop.gave(out)
         mark = self.queue.launch(STEP_SECONDS * iterations)
-        return SimulatedLaunch(mark, stops, sound, {key: LaunchedValues(of) for key, of in values.items()})
+        return SimulatedLaunch(mark, stops, sound, values)
 
 
 class MadeGroup(NamedTuple):
@@ -227,6 +217,9 @@ class SimulatedDevice:
     def opened(self, made: Any, call: LoopCall) -> BatchGroup:
         slots = SimulatedSlots(self._begin)
         return BatchGroup(made.key, slots, SimulatedGraphs(self._queue, slots), False, list(range(SLOTS)))
+
+    def apart(self, values: LaunchValues) -> LaunchValues:
+        return values
 
     def stacked(self, values: Sequence[Any]) -> list[Any]:
         return list(values)
