@@ -87,7 +87,7 @@ def codes(here: Engine, runs: dict[str, int], times: dict[str, int]) -> dict[str
     while not here.idle:
         for event in here.step():
             if isinstance(event, Items):
-                found[event.call.run] += event.values["code"][:, 0].tolist()
+                found[event.call.run] += [int(value) for value in event.values["code"]]
             elif isinstance(event, LoopDone):
                 assert event.error is None, event.error
                 done.add(event.call.run)

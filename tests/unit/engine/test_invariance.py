@@ -54,7 +54,7 @@ def spoken(here: Engine, runs: dict[str, int]) -> tuple[dict[str, list[int]], li
                 batches.append(event.batch)
                 here.add_loop(loop(event.call.run, event.outputs["token"], event.call.seed))
             elif isinstance(event, Items):
-                found[event.call.run] += event.values["code"].flatten().tolist()
+                found[event.call.run] += [code for value in event.values["code"] for code in value.tolist()]
             elif isinstance(event, LoopDone):
                 assert event.error is None, event.error
     for run in runs:

@@ -42,7 +42,7 @@ def take(events: Sequence[Any], each: Each, done: dict[str, LoopDone]) -> None:
             for key, values in event.values.items():
                 had = each.setdefault(event.call.run, {}).setdefault(key, [])
                 assert event.first == len(had)
-                had += values[:, 0].tolist()  # type: ignore[call-overload]
+                had += [value.item() for value in values]
         elif isinstance(event, LoopDone):
             done[event.call.run] = event
 

@@ -105,7 +105,7 @@ def serve(engine: Engine, *calls: LoopCall) -> tuple[dict[str, list[float]], dic
             if isinstance(event, Items):
                 had = each.setdefault(event.call.run, [])
                 assert event.first == len(had)
-                had += event.values["each"][:, 0].tolist()
+                had += [value.item() for value in event.values["each"]]
             elif isinstance(event, LoopDone):
                 done[event.call.run] = event
     return each, done

@@ -235,8 +235,8 @@ ENDED = LOOP | {"until": "u.stop", "drop_last": True}
 def test_the_last_value_is_dropped_but_for_followers_who_are_told_of_every_end() -> None:
     walk = {"body": [ENDED | {"body": ["u", "f"]}], "edges": [*BEHIND, EVERY]}
     core, call = entered(planned(walk, {"f": 1}))
-    sent = core.handle(Items(call, 0, 2, {"each u.out": torch.tensor([3, 4])}))
-    sent += core.handle(Items(call, 2, 1, {"each u.out": torch.tensor([5])}, stopped=True))
+    sent = core.handle(Items(call, 0, 2, {"each u.out": [*torch.tensor([3, 4])]}))
+    sent += core.handle(Items(call, 2, 1, {"each u.out": [*torch.tensor([5])]}, stopped=True))
     own = [command.value.item() for command in sent if isinstance(command, Report)]
     assert own == [3, 4]
     messages = [command.message for command in sent if isinstance(command, Send)]

@@ -234,7 +234,7 @@ def test_items_of_one_chunk_travel_in_one_message() -> None:
     commands = core.handle(Started(RunId("r"), itinerary, STREAM | {"seed": 0}, {}))
     call = next(command.call for command in commands if isinstance(command, RunLoop))
     (key,) = (out.key for out in call.spec.outputs)
-    commands = core.handle(Items(call, 0, 3, {key: torch.arange(3.0).view(3, 1)}))
+    commands = core.handle(Items(call, 0, 3, {key: [*torch.arange(3.0).view(3, 1)]}))
     (sums,) = (command.call for command in commands if isinstance(command, RunCall))
     assert torch.equal(sums.inputs["items"], torch.tensor([0.0, 1.0, 2.0]))
     assert sums.chunks["items"].valid == 3
@@ -254,7 +254,11 @@ def test_items_for_another_rank_are_one_message_and_single_ones_are_as_ever() ->
     (key,) = (out.key for out in call.spec.outputs)
     values = torch.arange(4.0).view(4, 1)
     many, one = (
-        [c for c in cores[0].handle(Items(call, first, stop - first, {key: values[first:stop]})) if isinstance(c, Send)]
+        [
+            c
+            for c in cores[0].handle(Items(call, first, stop - first, {key: [*values[first:stop]]}))
+            if isinstance(c, Send)
+        ]
         for first, stop in ((0, 3), (3, 4))
     )
     assert [(c.message.index, c.message.count, tuple(c.value.shape)) for c in many] == [(0, 3, (3, 1))]

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark, Timing
@@ -142,19 +141,15 @@ class Collector:
         pieces, run.pieces = run.pieces[:count], run.pieces[count:]
         spec = run.call.spec
         if spec.each:
-            values = {key: self._gathered(pieces, key) for key in spec.each}
+            values = {
+                key: [given[key][k][row] if key in given else None for given, k, row in pieces] for key in spec.each
+            }
             self._events.append(Items(run.call, run.handed, count, values, stopped))
         for out in spec.collects:
             kept = run.collected.setdefault(out.key, [])
             wanted = pieces[:-1] if stopped and out.drops else pieces
             kept.extend(found[out.key][k][row] for found, k, row in wanted if out.key in found)
         run.handed = upto
-
-    def _gathered(self, pieces: Sequence[tuple[Mapping[str, LaunchValues], int, int]], key: str) -> Any:
-        """The values of one output; None for an iteration without one."""
-        found = [given[key][k][row] if key in given else None for given, k, row in pieces]
-        there = [one for one in found if one is not None]
-        return self._device.stacked(there) if len(there) == len(found) else found
 
     def _end(self, group: BatchGroup, run: LoopRun, *, stopped: bool) -> None:
         self._hand_out(run, run.done, stopped=stopped)

@@ -328,7 +328,7 @@ class LoopDevice:
         return [rows.unbind() for rows in values.unbind()]
 
     def stacked(self, values: Sequence[Tensor]) -> Tensor:
-        return values[0].unsqueeze(0) if len(values) == 1 else torch.stack(list(values))
+        return torch.stack(list(values))
 
     def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo:
         return self._failures.of(call, raised)

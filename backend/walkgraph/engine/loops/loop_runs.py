@@ -400,7 +400,7 @@ class LoopDeviceLike(Protocol):
         ...
 
     def stacked(self, values: Sequence[Any]) -> Any:
-        """Stack values along a new first axis; a single one may share its memory."""
+        """Stack values along a new first axis."""
         ...
 
     def mark(self) -> Mark | None:

@@ -25,7 +25,7 @@ CALLS = "calls"
 """Stands for batches of calls among the work that waits."""
 
 
-class Turn(NamedTuple):
+class NextLaunch(NamedTuple):
     """What may be launched next."""
 
     group: BatchGroup
@@ -42,27 +42,27 @@ class LoopTurns:
         self._held = False
         """A batch of calls waits for launches that are due."""
 
-    def next(self) -> Turn | None:
+    def next(self) -> NextLaunch | None:
         """The group that is next: one that is owed its share, then the one that is due first, then the first in
         turn."""
-        ready: list[Turn] = []
+        ready: list[NextLaunch] = []
         for group in self._groups:
             willing = [run for run in group.runs if run.wants]
             if willing:
-                ready.append(Turn(group, willing))
+                ready.append(NextLaunch(group, willing))
                 if not self._playbacks:
                     break
         if len(ready) < 2:
             return ready[0] if ready else None
         until = self._clock() + NEAR_SECONDS
 
-        def place(turn: Turn) -> tuple[bool, float]:
+        def place(turn: NextLaunch) -> tuple[bool, float]:
             due = min(turn.dues or (inf,))
             return not self._shares.owed(turn.group.key, turn.group.seconds), due if due < until else inf
 
         return min([turn._replace(dues=[due_of(run) for run in turn.willing]) for turn in ready], key=place)
 
-    def rows(self, turn: Turn) -> list[LoopRun]:
+    def rows(self, turn: NextLaunch) -> list[LoopRun]:
         """The runs that the group's next launch may have."""
         group, willing, dues = turn
         if not self._playbacks or group.spans or len(willing) < 2:

@@ -382,7 +382,7 @@ class Items(NamedTuple):
     call: LoopCall
     first: int
     count: int
-    values: Mapping[str, Tensor | Sequence[Any]]
-    """Key of an `each` output -> tensor `[count, *shape]`, or `count` values, None for an iteration without one."""
+    values: Mapping[str, Sequence[Any]]
+    """Key of an `each` output -> `count` values, None for an iteration without one."""
     stopped: bool = False
     """True if the last of these iterations raised `until`."""

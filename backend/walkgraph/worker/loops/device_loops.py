@@ -31,7 +31,7 @@ class Leaving(NamedTuple):
     edge: EdgePlan
     iterations: Sequence[Vector]
     """Empty for a stream, which numbers its items itself."""
-    values: Tensor | Sequence[Any]
+    values: Sequence[Any]
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _Running:
         return due if self.allowed is None or self.allowed <= done else min(due, self.allowed)
 
     @property
-    def room(self) -> int | None:
+    def credit(self) -> int | None:
         """Iterations that its streams have credit for, counted from the loop's start; None if unlimited."""
         rooms = [free for stream in self.streams if (free := stream.free) is not None]
         return self.done + max(0, min(rooms)) if rooms else None
@@ -171,7 +171,7 @@ class DeviceLoops:
         call.sent_as = self._sent_as(table.loop)
         self._running[ref] = running = _Running(walker, use, entry, ref, call, emits, wanted, streams, reads)
         running.touches = frozenset([*(one.plan.index for one in streams), *(read.stream for read in reads)])
-        running.allowed, running.fed = call.allowed, call.fed = running.room, running.read
+        running.allowed, running.fed = call.allowed, call.fed = running.credit, running.read
         call.timed = _timed(table.loop, emits, streams, self._calls.rank, grain)
         return call
 
@@ -207,17 +207,11 @@ class DeviceLoops:
             return
         running.done, running.stopped, running.moved = event.first + event.count, event.stopped, True
         for edge in running.emits:
-            values, kind = event.values.get(edge.source.port), edge.target.kind
+            given, kind = event.values.get(edge.source.port) or [None] * event.count, edge.target.kind
             there = running.there(edge, event)
-            if isinstance(values, Tensor) and kind == "stream":
-                values = values if len(there) == event.count else values[: len(there)]
-            elif isinstance(values, Tensor):
-                parts = values.unbind()
-                values = parts if len(there) == event.count else [parts[i] for i in there]
-            else:
-                given = values or [None] * event.count
-                there = there if kind == "use" else [i for i in there if given[i] is not None]
-                values = [ABSENT if given[i] is None else given[i] for i in there]
+            if kind != "use":
+                there = [i for i in there if given[i] is not None]
+            values = [ABSENT if given[i] is None else given[i] for i in there]
             if there and kind == "stream":
                 yield Leaving(edge, (), values)
             elif there:
@@ -242,7 +236,7 @@ class DeviceLoops:
                 taken = [read.take(running.ref, self._streams, times) for read in running.reads]
                 items, before = tuple([one for one in taken if one is not None]), (running.allowed, running.fed)
                 if running.allowed is not None:
-                    running.allowed = max(running.allowed, times if (room := running.room) is None else room)
+                    running.allowed = max(running.allowed, times if (credit := running.credit) is None else credit)
                 running.fed = running.read
                 if items or before != (running.allowed, running.fed):
                     yield Allow(running.ref, times if running.allowed is None else running.allowed, items, running.fed)

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from walkgraph.abi.calls import ChunkInfo
 from walkgraph.chunking import ChunkSpec, make
 from walkgraph.ids import Rank, RunId
@@ -289,7 +287,7 @@ class Streams:
         index = message.stream
         match message:
             case m.StreamItem() if index in self._incoming:
-                self._come(index, message.step, message.index, (value,) if message.count == 1 else value)
+                self._come(index, message.step, message.index, (value,) if message.count == 1 else list(value))
                 return
             case m.StreamDone() if index in self._incoming:
                 self._incoming[index].finish(message.step, message.count)
@@ -301,21 +299,20 @@ class Streams:
                 return
         self._change(index)
 
-    def give(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
-        """Give items to a stream, if anybody reads it; a tensor holds them along its first axis. They go to another
-        rank in one message."""
+    def give(self, step: int, edge: EdgePlan, values: Sequence[Any]) -> None:
+        """Give items to a stream, if anybody reads it. They go to another rank in one message."""
         index = edge.target.index
         outgoing = self.outgoing.get(index)
         if outgoing is None:
             return
-        count = values.shape[0] if isinstance(values, Tensor) else len(values)
+        count = len(values)
         first = outgoing.take_numbers(step, count)
         for rank in outgoing.plan.consumers:
             if rank == self._rank:
                 self._come(index, step, first, values)
             else:
                 item = m.StreamItem(run=self._run, stream=index, step=step, index=first, value=m.Absent(), count=count)
-                self._send(rank, item, values[0] if count == 1 else values, edge.transport)
+                self._send(rank, item, values[0] if count == 1 else shaping.together(values), edge.transport)
 
     def close(self, step: int) -> None:
         """Report that a step gives no more items."""
@@ -342,10 +339,10 @@ class Streams:
             self._send(rank, m.Credit(run=self._run, stream=stream, rank=self._rank, consumed=count), ABSENT, "inline")
         return found
 
-    def _come(self, stream: int, step: int, first: int, values: Sequence[Any] | Tensor) -> None:
+    def _come(self, stream: int, step: int, first: int, values: Sequence[Any]) -> None:
         """Take consecutive items of a stream that is read here."""
         incoming = self._incoming[stream]
-        incoming.push(step, first, values.unbind() if isinstance(values, Tensor) else values)
+        incoming.push(step, first, values)
         if incoming.ready:
             self._change(stream)
 

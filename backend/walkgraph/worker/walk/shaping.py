@@ -46,6 +46,11 @@ def join(items: Sequence[Any]) -> Any:
     return stack(items)
 
 
+def together(items: Sequence[Any]) -> Any:
+    """Put items of one stream into one value for a message: tensors along a new first axis, others in a list."""
+    return torch.stack(list(items)) if all(isinstance(item, Tensor) for item in items) else list(items)
+
+
 def part(value: Any, index: int) -> Any:
     """Slice `index` along the first axis; ABSENT past the end."""
     return value[index] if index < length(value) else ABSENT
