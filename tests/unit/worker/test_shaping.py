@@ -3,7 +3,7 @@
 import torch
 
 from walkgraph.worker.events import ABSENT
-from walkgraph.worker.walk.shaping import gather, join, part, stack
+from walkgraph.worker.walk.shaping import gather, join, part, stack, together
 
 
 def test_a_chunk_joins_its_items_along_the_first_axis() -> None:
@@ -40,3 +40,14 @@ def test_each_way_to_gather() -> None:
     assert gather(["a", "b"], "list") == ["a", "b"]
     assert gather([torch.zeros(1), torch.zeros(2, 2)], "list")[1].shape == (2, 2), "whatever their shapes"
     assert gather([b"png", b"jpeg"], "stack") == [b"png", b"jpeg"], "media are no tensors"
+
+
+def test_items_of_a_message_are_one_tensor_or_a_list() -> None:
+    frames = [torch.tensor([1, 2]), torch.tensor([3, 4])]
+    assert torch.equal(together(frames), torch.tensor([[1, 2], [3, 4]]))
+    assert together((1, "a")) == [1, "a"]
+
+
+def test_a_chunk_of_one_item_is_that_item() -> None:
+    assert join([torch.tensor([1, 2])]).tolist() == [1, 2]
+    assert join([torch.tensor(3)]).tolist() == [3], "a number gets an axis"
