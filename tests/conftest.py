@@ -52,7 +52,7 @@ GROUPS = {
     "safety/limits": "overload machine cancels media numbers paths outside rows lock",
     "system/measures": "benchmarks",
     "system/outward": "examples agents calls_of_itself calls_outside",
-    "system/plain": "scratch task_calls native blueprint_runs nested",
+    "system/plain": "spoken_faults scratch task_calls native blueprint_runs nested",
     "system/held": "debugging approvals service_switch kept media",
     "system/surfaces": "tls cli",
     "system/store": "store_postgresql service_store",

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.support.deployment import Standing
 from tests.support.documents import Running, started
+from tests.support.recording import Recording, threaded_recording
 from tests.support.serving import Service, service
 
 
@@ -26,6 +27,25 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service without a studio, for files that deploy with names of their own and take back what they deployed."""
     with service(tmp_path_factory.mktemp("plain") / "home", studio="false") as found:
         found.up("--no-deploy")
+        yield found
+        assert found.down() == 0
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[Recording]:
+    """A server that `outward` may call; a file adds answers at paths of its own."""
+    with threaded_recording() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def outward(tmp_path_factory: pytest.TempPathFactory, elsewhere: Recording) -> Iterator[Service]:
+    """A service whose starter is ready, for files that deploy with names of their own and take back what they
+    deployed."""
+    home = tmp_path_factory.mktemp("outward") / "home"
+    with service(home, studio="false", call_hosts=f'["{elsewhere.origin}"]') as found:
+        found.up()
+        found.wait_ready("shapes")
         yield found
         assert found.down() == 0
 

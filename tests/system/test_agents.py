@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.recording import Asked, Recording, Write, answered, threaded_recording
-from tests.support.serving import Service, service
+from tests.support.recording import Asked, Recording, Write, answered
+from tests.support.serving import Service
 from walkgraph.client import Client
 
 ASKED = [{"role": "user", "content": "Draw a red circle."}]
@@ -25,7 +25,7 @@ def agent(repository: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Recording]:
+def server(elsewhere: Recording) -> Recording:
     """A model that calls both tools, then says what the last one said."""
 
     async def chat(asked: Asked, write: Write) -> None:
@@ -38,24 +38,21 @@ def server() -> Iterator[Recording]:
             message = {"content": None, "tool_calls": [{"id": "x", "type": "function", "function": function}]}
         await write(answered({"choices": [{"message": message, "finish_reason": "stop"}]}))
 
-    with threaded_recording() as found:
-        found.answers["/v1/chat/completions"] = chat
-        yield found
+    elsewhere.answers["/v1/chat/completions"] = chat
+    return elsewhere
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, agent: dict[str, Any], server: Recording) -> Iterator[Service]:
-    home = tmp_path_factory.mktemp("agents") / "home"
-    with service(home, studio="false", call_hosts=f'["{server.origin}"]') as found:
-        found.up()
-        with found.client() as client:
-            graphs = (agent, with_a_model(agent, server), with_a_person(agent), with_a_memory())
-            for graph in graphs:
-                client.deploy(graph, name=graph["name"])
-        for name in ("shapes", *(graph["name"] for graph in graphs)):
-            found.wait_ready(name)
-        yield found
-        assert found.down() == 0
+def running(outward: Service, agent: dict[str, Any], server: Recording) -> Iterator[Service]:
+    graphs = (agent, with_a_model(agent, server), with_a_person(agent), with_a_memory())
+    names = [graph["name"] for graph in graphs]
+    with outward.client() as client:
+        for graph in graphs:
+            client.deploy(graph, name=graph["name"])
+    for name in names:
+        outward.wait_ready(name)
+    yield outward
+    outward.take_back(*names)
 
 
 def with_a_model(agent: dict[str, Any], server: Recording) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import base64
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support.recording import Recording, answered, threaded_recording
-from tests.support.serving import Service, service
+from tests.support.recording import Recording, answered
+from tests.support.serving import Service
 from walkgraph.client import Client
 from walkgraph.resources import bundled
 from walkgraph.starters.voice.evaluate import FOLDER, judge
@@ -28,26 +28,15 @@ WAV_HEADER, RATE = 44, 24000
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Recording]:
+def server(elsewhere: Recording) -> Recording:
     """A server with a picture of a red circle."""
     drawn = np.full((64, 64, 3), 255, np.uint8)
     y, x = np.mgrid[:64, :64]
     drawn[(x - 32) ** 2 + (y - 32) ** 2 < 144] = RED
     file = io.BytesIO()
     Image.fromarray(drawn).save(file, "PNG")
-    with threaded_recording() as found:
-        found.answers["/circle.png"] = answered(file.getvalue(), kind="image/png")
-        yield found
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, server: Recording) -> Iterator[Service]:
-    home = tmp_path_factory.mktemp("examples") / "home"
-    with service(home, studio="false", call_hosts=f'["{server.origin}"]') as found:
-        found.up()
-        found.wait_ready("shapes")
-        yield found
-        assert found.down() == 0
+    elsewhere.answers["/circle.png"] = answered(file.getvalue(), kind="image/png")
+    return elsewhere
 
 
 def made(client: Client, example: str, inputs: dict[str, Any] | None = None, **params: Any) -> Values:
@@ -97,10 +86,10 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", bundled("examples"))
-def test_an_example_makes_what_it_says(running: Service, server: Recording, name: str) -> None:
-    with running.client() as client:
+def test_an_example_makes_what_it_says(outward: Service, server: Recording, name: str) -> None:
+    with outward.client() as client:
         client.deploy(name)
-        running.wait_ready(name)
+        outward.wait_ready(name)
         CASES[name](client, server)
         client.undeploy(name)
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden.qwen3_omni import whole
 from tests.support.listening import heard
-from tests.support.serving import service
+from tests.support.serving import Service
 from tests.system.openai.conftest import tiny
 
 NAME = "qwen3_omni"
@@ -30,18 +30,17 @@ INNER = ("Traceback", "walkgraph.", ".py", "Error(", "torch")
 
 
 @pytest.fixture(scope="module")
-def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def http(plain: Service) -> Iterator[httpx.Client]:
     """The talker's guard bounds an answer by a frame for each of its tokens, and five seconds."""
     graph = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
     graph["nodes"]["talker"]["params"]["frames_per_token"] = 1
-    with service(tmp_path_factory.mktemp("omni") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy(graph, name=NAME)
-        found.wait_ready(NAME)
-        headers = {"Authorization": f"Bearer {found.token}"}
-        with httpx.Client(base_url=found.told["url"], headers=headers, timeout=300) as http:
-            yield http
+    with plain.client() as client:
+        client.deploy(graph, name=NAME)
+    plain.wait_ready(NAME)
+    headers = {"Authorization": f"Bearer {plain.token}"}
+    with httpx.Client(base_url=plain.told["url"], headers=headers, timeout=300) as http:
+        yield http
+    plain.take_back(NAME)
 
 
 def encoded(data: bytes) -> str:
