@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
@@ -58,7 +59,16 @@ class AsyncClient(
         """Send a described call. Raises ProblemError, Unreachable."""
 
         async def once(call: Call[T]) -> T:
-            return call.answer(await self._http.send(call.request(self._http, self._timeout)))
+            answer = await self._http.send(call.request(self._http, self._timeout), stream=True)
+            async with aclosing(answer):
+                reader = call.reader(answer)
+                if reader is None:
+                    await answer.aread()
+                    return call.answer(answer)
+                with call.readable():
+                    async for piece in answer.aiter_bytes():
+                        reader.take(piece)
+                    return reader.whole()
 
         return await self._tried(call, once)
 

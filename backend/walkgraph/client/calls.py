@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 from urllib.parse import quote
 
 import httpx
@@ -25,11 +26,20 @@ from walkgraph.client.errors import ClientError, refused
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 KEY = "Idempotency-Key"
 READ_SECONDS = 60.0
 """Seconds between two pieces of an answer; runs and undeploying have no limit of this kind."""
 _NOTHING = object()
+
+
+class Reader(Protocol[T_co]):
+    """Takes an answer piece by piece."""
+
+    def take(self, piece: bytes) -> None: ...
+
+    def whole(self) -> T_co: ...
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,8 @@ class Call(Generic[T]):
     """It starts a run, so it is sent with an idempotency key: the service recognizes a second try."""
     accepts: tuple[int, ...] = ()
     """Further statuses that count as answers, besides the successful ones."""
+    reader: Callable[[httpx.Response], Reader[T] | None] = lambda answer: None
+    """Makes a reader that takes an answer piece by piece; with None, `read` reads the whole."""
 
     @property
     def path(self) -> str:
@@ -80,8 +92,14 @@ class Call(Generic[T]):
     def answer(self, answer: httpx.Response) -> T:
         """Read the answer. Raises ProblemError; ClientError for an answer that can't be read."""
         self.check(answer)
-        try:
+        with self.readable():
             return self.read(answer)
+
+    @contextmanager
+    def readable(self) -> Generator[None]:
+        """Raise ClientError where the answer can't be read."""
+        try:
+            yield
         except (ValueError, KeyError):
             raise ClientError(f"the answer from {self.path} is not one of a Walkgraph service") from None
 

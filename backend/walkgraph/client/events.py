@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ PART_HEAD = re.compile(
 )
 """The headers of a part, from behind the delimiter up to its content."""
 MOST_HEAD = 4096
+HUGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class EventReader:
             yield Event(self._name, msgspec.json.decode(line.removeprefix("data: ")))
 
 
-class PartReader:
-    """Collects the parts of a form that comes piece by piece: `event` as JSON, followed by the frames that it names."""
+class FormReader:
+    """Collects the parts of a form that comes piece by piece, each in memory of its own."""
 
     def __init__(self, boundary: str) -> None:
         self._delimiter = b"--" + boundary.encode()
@@ -53,11 +56,10 @@ class PartReader:
         """Room for the content and the line's end behind it, of which the first `_filled` bytes are there."""
         self._filled = 0
         self._name = b""
-        self._event: dict[str, Any] = {}
-        self._frames: list[memoryview] = []
 
-    def take(self, piece: bytes) -> Iterator[Event]:
-        """The events that this piece completes. Raises ValueError for content that isn't such a form."""
+    def take(self, piece: bytes) -> Iterator[tuple[str, memoryview]]:
+        """(name, content) of the parts that this piece completes. Raises ValueError for content that isn't such a
+        form."""
         left = memoryview(piece)
         while left:
             if self._content is None:
@@ -68,7 +70,7 @@ class PartReader:
             left, self._filled = left[count:], self._filled + count
             if self._filled == len(self._content):
                 content, self._content = self._content[:-2], None
-                yield from self._ended(content)
+                yield self._name.decode(), content
 
     def _begun(self, left: memoryview) -> memoryview:
         """Read on in a part's head; returns what is left behind it."""
@@ -83,17 +85,40 @@ class PartReader:
             raise ValueError("a part of the answer has no length")
         rest, self._head = memoryview(self._head)[found.end() :], b""
         self._name, self._filled = found["name"], 0
-        self._content = memoryview(bytearray(int(found["length"]) + 2))
+        self._content = _room(int(found["length"]) + 2)
         return rest
 
-    def _ended(self, content: memoryview) -> Iterator[Event]:
-        if self._name == b"event":
-            self._event, self._frames = msgspec.json.decode(content), []
-        else:
-            self._frames.append(content)
-        if self._event and len(self._frames) == self._event.get("frames", 0):
-            data, self._event = self._event, {}
-            name: str = data.pop("event")
-            data.pop("frames", None)
-            if name != HEARTBEAT:
-                yield Event(name, data, tuple(self._frames))
+
+def _room(nbytes: int) -> memoryview:
+    """Memory for a part. That of a large one is in huge pages where the system has them: they are there at once, and
+    small ones take longer than to copy the content."""
+    if nbytes < HUGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return memoryview(bytearray(nbytes))
+    made = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # A kernel may have been built without them.
+    with suppress(OSError):
+        made.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(made)
+
+
+class PartReader:
+    """Collects events that come as parts of a form: `event` as JSON, followed by the frames that it names."""
+
+    def __init__(self, boundary: str) -> None:
+        self._parts = FormReader(boundary)
+        self._event: dict[str, Any] = {}
+        self._frames: list[memoryview] = []
+
+    def take(self, piece: bytes) -> Iterator[Event]:
+        """The events that this piece completes. Raises ValueError for content that isn't such a form."""
+        for name, content in self._parts.take(piece):
+            if name == "event":
+                self._event, self._frames = msgspec.json.decode(content), []
+            else:
+                self._frames.append(content)
+            if self._event and len(self._frames) == self._event.get("frames", 0):
+                data, self._event = self._event, {}
+                told: str = data.pop("event")
+                data.pop("frames", None)
+                if told != HEARTBEAT:
+                    yield Event(told, data, tuple(self._frames))

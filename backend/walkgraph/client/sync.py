@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
@@ -59,7 +59,15 @@ class Client(
         """Send a described call. Raises ProblemError, Unreachable."""
 
         def once(call: Call[T]) -> T:
-            return call.answer(self._http.send(call.request(self._http, self._timeout)))
+            with closing(self._http.send(call.request(self._http, self._timeout), stream=True)) as answer:
+                reader = call.reader(answer)
+                if reader is None:
+                    answer.read()
+                    return call.answer(answer)
+                with call.readable():
+                    for piece in answer.iter_bytes():
+                        reader.take(piece)
+                    return reader.whole()
 
         return self._tried(call, once)
 

@@ -170,7 +170,8 @@ class Tensor:
     """Little-endian bytes in C order, or nested lists where null stands for a number that isn't finite."""
 
     def numpy(self) -> NDArray[Any]:
-        """The tensor as an array; bfloat16 becomes float32."""
+        """The tensor as an array; bfloat16 becomes float32. An array of bytes that came in memory of their own shares
+        it, as torch's tensors do."""
         import numpy as np
 
         if isinstance(self.content, bytes | memoryview):
@@ -178,7 +179,7 @@ class Tensor:
                 wide = np.frombuffer(self.content, dtype="<u2").astype(np.uint32) << 16
                 return wide.view(np.float32).reshape(self.shape)
             found = np.frombuffer(self.content, dtype=np.dtype(self.dtype).newbyteorder("<"))
-            return found.astype(self.dtype).reshape(self.shape)
+            return found.astype(self.dtype, copy=not found.flags.writeable).reshape(self.shape)
         numbers = cast(list[Any], self.content)
         if self.dtype.startswith(("float", "bfloat")):
             return np.array(numbers, dtype=np.float64).astype(_wide(self.dtype)).reshape(self.shape)

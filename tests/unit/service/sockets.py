@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.unit.service.conftest import TOKEN
+from walkgraph.service.http.protocols import FRAGMENT_FOLLOWS, FRAGMENT_OF_TEXT
 
 
 class Refused(Exception):
@@ -37,10 +38,20 @@ class Socket:
         """The next message, the bytes of a binary frame, or None once closed."""
         async with asyncio.timeout(60):
             message = await self.outbox.get()
+            if FRAGMENT_FOLLOWS in message:
+                return await self._whole(message)
         if message["type"] == "websocket.close":
             self.close_code = message.get("code", 1000)
             return None
         return message["bytes"] if message.get("bytes") is not None else json.loads(message["text"])
+
+    async def _whole(self, message: dict[str, Any]) -> Any:
+        """A message that comes in fragments."""
+        found = bytes(message["bytes"])
+        while message[FRAGMENT_FOLLOWS]:
+            message = await self.outbox.get()
+            found += message["bytes"]
+        return json.loads(found) if message[FRAGMENT_OF_TEXT] else found
 
     async def rest(self) -> list[Any]:
         found = []

@@ -7,6 +7,7 @@ import email
 import json
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -219,7 +220,7 @@ LOOP = m.LoopEnd(walk="act", loop="denoise", iterations=10, reason="bound")
     ],
 )
 def test_what_a_client_accepts(accept: str, kinds: tuple[str, ...]) -> None:
-    assert accepted(accept) == kinds
+    assert tuple(one.kind for one in accepted(accept)) == kinds
 
 
 async def test_what_a_request_says_of_itself_is_kept_on_every_way(reach: Running) -> None:
@@ -241,3 +242,21 @@ async def test_what_a_request_says_of_itself_is_kept_on_every_way(reach: Running
         assert (found.priority, found.deadline, found.session) == (7, 12.5, "arm")
         assert found.params == {"seed": 42, "steps": 3}
     assert base64.b64decode(IN_JSON["inputs"]["camera"]["data"]) == PNG
+
+
+async def test_a_result_in_msgpack_has_its_bytes(reach: Running) -> None:
+    answer = await reach.http.post(DRAW, json=PROMPT, headers={"Accept": "application/msgpack"})
+    assert answer.headers["content-type"] == "application/msgpack"
+    told, wanted = msgspec.msgpack.decode(answer.content), (await reach.http.post(DRAW, json=PROMPT)).json()
+    assert told.keys() == wanted.keys()
+    (picture,) = told["outputs"]["image"]
+    assert picture == {"type": "image", "mime": "image/png", "data": PNG}
+
+
+async def test_an_output_that_is_no_tensor_is_in_no_file_of_tensors(reach: Running) -> None:
+    accepts = {"Accept": "application/x-safetensors"}
+    answer = await reach.http.post(DRAW, json=PROMPT, headers=accepts)
+    assert answer.status_code == 406
+    assert "`image`" in answer.json()["detail"]
+    answer = await reach.http.post(DRAW, json=PROMPT, headers={"Accept": "application/x-safetensors, image/png;q=0.5"})
+    assert answer.content == PNG

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from walkgraph.errors import InvalidInput
 from walkgraph.graph import codec
 from walkgraph.service.values import values
+from walkgraph.service.values.outlets import Frames
 from walkgraph.service.values.tensors import exactly, kind_of, read_bytes
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES, check_header
@@ -234,10 +235,10 @@ def test_what_a_run_gave_can_be_given_back(dtype: Any) -> None:
     data = {"bool": bytes([0, 1] * 8), "float64": np.float64([0.5, -2]).tobytes()}.get(dtype, bytes(range(16)))
     count = 16 // ITEM_BYTES[dtype]
     value = read_bytes(data, dtype, [count], None, "")
-    frames: list[bytes] = []
+    frames = Frames()
     told = values.write(value, "latents", frames)
     assert told == {"type": "latents", "dtype": dtype, "shape": (count,), "frame": 0}
-    assert frames == [data]
+    assert frames.found == [data]
     kind = "bool" if dtype == "bool" else "float" if "float" in dtype else "int"
     plain = json.loads(json.dumps(values.write(value, "latents")))
     again = values.read("latents", plain, "", lambda: kind)  # type: ignore[arg-type,return-value]

@@ -165,7 +165,7 @@ def result_call(
 ) -> Call[tuple[dict[str, Any], list[memoryview]]]:
     """Run a task; the answer is the result and the frames that it names."""
     call = run_call(deployment, task, body, frames)
-    return replace(cast(Call[Any], call), read=parts.read, headers={"Accept": parts.ACCEPT})
+    return replace(cast(Call[Any], call), read=parts.read, reader=parts.reader, headers={"Accept": parts.ACCEPT})
 
 
 def stream_call(

@@ -1,39 +1,65 @@
 """Answers whose bytes are not put together: each piece goes to the socket as it is, at the pace of its client."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import binascii
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 
 from starlette.responses import Response, StreamingResponse
 
 WINDOW_BYTES = 1024 * 1024
 """The most that waits for one client's socket."""
+ENCODED_BYTES = 192 * 1024
+"""So much is encoded at a time: it stays in the processor's cache, and the loop is free again after 0.2 ms. A multiple
+of 3."""
 
 Bytes = bytes | memoryview
 
 
-def answer(pieces: Sequence[Bytes], headers: Mapping[str, str]) -> Response:
+class Base64:
+    """Bytes that are sent as base64."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: Bytes) -> None:
+        self._data = memoryview(data)
+
+    def __len__(self) -> int:
+        return 4 * -(-len(self._data) // 3)
+
+    def encoded(self) -> Iterator[bytes]:
+        for at in range(0, len(self._data), ENCODED_BYTES):
+            yield binascii.b2a_base64(self._data[at : at + ENCODED_BYTES], newline=False)
+
+
+Piece = bytes | memoryview | Base64
+
+
+def answer(pieces: Sequence[Piece], headers: Mapping[str, str], status: int = 200) -> Response:
     """The answer with these pieces in a row. `headers` have its type."""
     size = sum(map(len, pieces))
     if size <= WINDOW_BYTES:
-        return Response(b"".join(pieces), headers=headers)
-    return StreamingResponse(_sent(pieces), headers={**headers, "Content-Length": str(size)})
+        return Response(b"".join(windows(pieces)), status, headers)
+    return StreamingResponse(_sent(pieces), status, {**headers, "Content-Length": str(size)})
 
 
-def windows(pieces: Sequence[Bytes]) -> Iterator[Bytes]:
-    """The same bytes in parts of at most `WINDOW_BYTES`: small pieces together, parts of large ones without a copy."""
+def windows(pieces: Iterable[Piece], most: int = WINDOW_BYTES) -> Iterator[Bytes]:
+    """The same bytes in parts of at most so many: small pieces together, parts of large ones without a copy."""
     small: list[Bytes] = []
-    room = WINDOW_BYTES
+    room = most
     for piece in pieces:
-        if len(piece) <= room:
+        if not isinstance(piece, Base64) and len(piece) <= room:
             small.append(piece)
             room -= len(piece)
             continue
         if small:
             yield b"".join(small)
-        small, room = [], WINDOW_BYTES
+        small, room = [], most
+        if isinstance(piece, Base64):
+            yield from piece.encoded()
+            continue
         view = memoryview(piece)
-        while len(view) > WINDOW_BYTES:
-            yield view[:WINDOW_BYTES]
-            view = view[WINDOW_BYTES:]
+        while len(view) > most:
+            yield view[:most]
+            view = view[most:]
         small.append(view)
         room -= len(view)
     if small:
@@ -54,6 +80,6 @@ def last(boundary: str) -> bytes:
     return f"--{boundary}--\r\n".encode()
 
 
-async def _sent(pieces: Sequence[Bytes]) -> AsyncGenerator[Bytes]:
+async def _sent(pieces: Sequence[Piece]) -> AsyncGenerator[Bytes]:
     for window in windows(pieces):
         yield window

@@ -4,18 +4,25 @@ import asyncio
 import resource
 import socket
 from asyncio.events import TimerHandle
+from collections.abc import Mapping
 from itertools import islice
+from typing import Any, Final
 
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
 from walkgraph.service.http import limits
 from walkgraph.service.http.presence import Presence
 from walkgraph.service.observe.hub import CLOSE_TRY_LATER
 
+FRAGMENT_FOLLOWS: Final = "walkgraph.more"
+"""In a message `websocket.send`, with the data in `bytes`: it is a fragment; true if others of its message follow."""
+FRAGMENT_OF_TEXT: Final = "walkgraph.text"
+"""Beside it: true if the message is a text."""
 _COMPARED = 256
 """Idle connections that are compared to find the longest idle one: comparing all would cost more than accepting."""
 
@@ -176,11 +183,27 @@ class WebSockets(WebSocketsSansIOProtocol):
         # The connection closes before it counts as lost: nobody reads what is sent in between.
         if self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
+        if FRAGMENT_FOLLOWS in message:
+            self._send_fragment(message)
+            return
         await super().send(message)
         if self.close_sent:
             # Also set after a refused handshake.
             self.handshake_complete = True
             self._abort_soon()
+
+    def _send_fragment(self, message: Mapping[str, Any]) -> None:
+        data, last = message["bytes"], not message[FRAGMENT_FOLLOWS]
+        try:
+            if self.conn.expect_continuation_frame:
+                self.conn.send_continuation(data, last)
+            elif message[FRAGMENT_OF_TEXT]:
+                self.conn.send_text(data, last)
+            else:
+                self.conn.send_binary(data, last)
+        except InvalidState:
+            raise ClientDisconnected from None
+        self.transport.write(b"".join(self.conn.data_to_send()))
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.service.access.callers import caller_of
 from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visible
+from walkgraph.service.http import pieces
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import answer
 from walkgraph.service.http.frames import plain
@@ -16,6 +17,8 @@ from walkgraph.service.runs import glimpses, results, runs, streaming
 from walkgraph.service.runs.submission import submit
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.resources import RunRequest
+from walkgraph.service.values import outlets
+from walkgraph.service.values.outlets import Spliced
 from walkgraph.store import queries
 from walkgraph.wire.answers.runs import Asked, LeftOut, Run, RunState
 
@@ -67,11 +70,12 @@ async def get(services: ServicesDep, run: RunName) -> Answer[Run]:
     return results.public(row, live)
 
 
-@router.get(_PREFIX + "/{run}/result")
-async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
+@router.get(_PREFIX + "/{run}/result", response_model=dict[str, Any])
+async def result(services: ServicesDep, run: RunName) -> Response:
     """The outputs so far; all of them once the run's `state` is `done`."""
-    live = services.runs.live(run)
-    return {"state": live.state, **results.result_of(live)}
+    live, outlet = services.runs.live(run), Spliced(outlets.JSON)
+    told = {"state": live.state, **results.result_of(live, outlet)}
+    return pieces.answer(tuple(outlet.pieces(told)), {"Content-Type": "application/json"})
 
 
 @router.get(_PREFIX + "/{run}/thumbnail", response_class=Response, responses=_PICTURE)

@@ -23,7 +23,8 @@ router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 )
 async def run_task(services: ServicesDep, request: Request, deployment: Name, task: Name) -> Response:
     """Run a task and answer with its outputs. `"stream": true` or `Accept: text/event-stream` sends them as they come,
-    with `Accept: multipart/mixed` in parts; other `Accept` types return an output's bytes, or a form."""
+    with `Accept: multipart/mixed` in parts, with `application/vnd.msgpack` as msgpack; other `Accept` types return an
+    output's bytes, all tensors, or a form."""
     kinds = answering.accepted(request.headers.get("accept", ""))
     if not kinds:
         return answering.refused()
@@ -35,10 +36,8 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
     body = await answering.read(request, declaration)
     run = submit(services, deployment, task, body, request, asks=True)
     outputs = declaration().outputs
-    if body.get("stream") is True and kinds[0] in answering.FORMS:
-        return streaming.parts(run, kinds[0])
-    if body.get("stream") is True or kinds[0] == answering.EVENTS:
-        return streaming.sse(run, abort=True)
+    if body.get("stream") is True or kinds[0].kind == answering.EVENTS:
+        return kinds[0].format.streamed(run, kinds[0].kind)
     await streaming.result_or_disconnect(request, run)
     if run.waiting is not None:
         return answering.waits(run)

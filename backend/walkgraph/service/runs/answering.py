@@ -1,7 +1,10 @@
 """Reads a task's request over HTTP, as JSON or as a form, and writes its answer in the type that the client accepts.
 
     application/json       the result
-    text/event-stream      its events as they come; with `"stream": true`, also as parts of `multipart/mixed`
+    application/vnd.msgpack    the result, with bytes in it
+    application/x-safetensors  its tensors
+    text/event-stream      its events as they come; with `"stream": true`, also as parts of `multipart/mixed`, and as
+                           msgpack
     image/png, image/*, audio/wav, text/plain, application/zip, application/octet-stream ...
                            the bytes of the one value of that type
     multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors
@@ -11,7 +14,7 @@ The `Accept` header's most preferred type that fits is used.
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -22,9 +25,10 @@ from walkgraph.graph.document import Task
 from walkgraph.media_types import UNKNOWN, ZIP, mime_of, suffix_of
 from walkgraph.service.http import body, frames, multipart, pieces
 from walkgraph.service.http.problems import problem
-from walkgraph.service.runs import results
+from walkgraph.service.runs import results, streaming
 from walkgraph.service.runs.runs import LiveRun
-from walkgraph.service.values import values
+from walkgraph.service.values import outlets, tensors, values
+from walkgraph.service.values.outlets import Frames, Spliced
 from walkgraph.wire import messages as m
 
 JSON = "application/json"
@@ -32,7 +36,10 @@ EVENTS = "text/event-stream"
 BYTES = "bytes"
 """The modality of files of other kinds, which browsers save."""
 FORMS = ("multipart/mixed", multipart.MEDIA_TYPE)
+MSGPACK = ("application/vnd.msgpack", "application/msgpack")
+SAFETENSORS = "application/x-safetensors"
 RAW = ("image/", "audio/", "video/", "text/plain", ZIP, UNKNOWN)
+"""Types of single values."""
 _FIELDS = ("params", "outputs", "priority", "deadline", "stream", "record", "hold")
 """Form fields that hold JSON, with the names that they have in a JSON body."""
 _MOST_RANGES = 16
@@ -90,19 +97,40 @@ def _value(part: multipart.Part, modality: str) -> Any:
 # ── the answer ──────────────────────────────────────────────────────────────────────────────────
 
 
-def accepted(accept: str) -> tuple[str, ...]:
+class Format(NamedTuple):
+    """One form of answers."""
+
+    types: tuple[str, ...]
+    """Media types; those that end in `/` stand for all that begin so."""
+    whole: Callable[[LiveRun, tuple[str, ...], str], Response | None]
+    """The answer of a finished run in an accepted type, which may be a range; None if its outputs don't fit. Also takes
+    the task's outputs in their order."""
+    streamed: Callable[[LiveRun, str], Response] = lambda run, kind: streaming.sse(run, abort=True)
+    """The answer that is sent as the run's events come."""
+
+    def serves(self, kind: str) -> bool:
+        return any(kind == one or (one.endswith("/") and kind.startswith(one)) for one in self.types)
+
+
+class Accepted(NamedTuple):
+    """A type or range in an `Accept` header, and the form of its answers."""
+
+    kind: str
+    format: Format
+
+
+def accepted(accept: str) -> tuple[Accepted, ...]:
     """The types and ranges in an `Accept` header that an answer can have, most preferred first; `*/*` means JSON. Empty
     if there is none."""
-    if accept in ("", "*/*", JSON):
-        return (JSON,)
-    weighed: list[tuple[float, str]] = []
-    for entry in accept.split(",")[:_MOST_RANGES]:
+    weighed: list[tuple[float, Accepted]] = []
+    for entry in (accept or JSON).split(",")[:_MOST_RANGES]:
         kind, *options = (piece.strip().lower() for piece in entry.split(";"))
         weight = next((option[2:] for option in options if option.startswith("q=")), "1")
         kind = JSON if kind in ("", "*/*", "application/*") else kind
-        if kind in (JSON, EVENTS, *FORMS) or kind.startswith(RAW):
-            weighed.append((-_weight(weight), kind))
-    return tuple(kind for weight, kind in sorted(weighed, key=lambda found: found[0]) if weight < 0)
+        found = next((one for one in FORMATS if one.serves(kind)), None)
+        if found is not None:
+            weighed.append((-_weight(weight), Accepted(kind, found)))
+    return tuple(one for weight, one in sorted(weighed, key=lambda found: found[0]) if weight < 0)
 
 
 def _weight(text: str) -> float:
@@ -111,20 +139,15 @@ def _weight(text: str) -> float:
 
 
 def refused() -> Response:
-    return problem(
-        406, "invalid_input", f"the answer can be `{JSON}`, `{EVENTS}`, `{FORMS[0]}`, or one value's own type"
-    )
+    told = ", ".join(f"`{one.types[0]}`" for one in FORMATS if not one.types[0].endswith("/"))
+    return problem(406, "invalid_input", f"the answer can be {told}, or one value's own type")
 
 
-def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Response:
+def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[Accepted, ...]) -> Response:
     """The answer of a finished run in the first of `kinds` that fits its outputs. `outputs`: the task's outputs in
     their order."""
-    for kind in kinds:
-        if kind in (JSON, EVENTS):
-            return Response(msgspec.json.encode(results.result_of(run)), media_type=JSON)
-        if kind in FORMS:
-            return _form(run, kind)
-        found = _bare(run, outputs, kind)
+    for one in kinds:
+        found = one.format.whole(run, outputs, one.kind)
         if found is not None:
             return found
     told = ", ".join(f"`{name}`" for name in dict.fromkeys(output.name for output in run.outputs)) or "none"
@@ -134,13 +157,45 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Re
 
 def waits(run: LiveRun) -> Response:
     """The answer for a run that waits for a person: what it has sent so far, and what the person is asked."""
-    told = {"state": run.state, **results.result_of(run), "approval": results.approval_of(run)}
-    headers = {"Location": f"/api/v1/runs/{run.id}"}
-    return Response(msgspec.json.encode(told), 202, headers, JSON)
+    outlet = Spliced(outlets.JSON)
+    told = {"state": run.state, **results.result_of(run, outlet), "approval": results.approval_of(run)}
+    headers = {"Location": f"/api/v1/runs/{run.id}", "Content-Type": JSON}
+    return pieces.answer(tuple(outlet.pieces(told)), headers, 202)
+
+
+def _json(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response:
+    return _spliced(run, outlets.JSON, JSON)
+
+
+def _msgpack(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response:
+    return _spliced(run, outlets.MSGPACK, kind)
+
+
+def _spliced(run: LiveRun, codec: outlets.Codec, kind: str) -> Response:
+    outlet = Spliced(codec)
+    told = results.result_of(run, outlet)
+    return pieces.answer(tuple(outlet.pieces(told)), {"Content-Type": kind})
+
+
+def _safetensors(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
+    """The tensors of a run, if it has no other outputs: `name`, or `name.0`, `name.1` ... for several of one output."""
+    made: dict[str, list[m.InlineTensor]] = {}
+    for output in run.outputs:
+        if not isinstance(output.value, m.InlineTensor):
+            return None
+        made.setdefault(output.name, []).append(output.value)
+    named = {
+        name if len(made[name]) == 1 else f"{name}.{number}": value
+        for name in outputs
+        for number, value in enumerate(made.get(name, ()))
+    }
+    if not named:
+        return None
+    return pieces.answer(tensors.safetensors(named, {"run": run.id, "seed": str(run.seed)}), {"Content-Type": kind})
 
 
 def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
-    """The first output that is a single value of this type, as an answer."""
+    """The first output that is a single value of this type."""
     for name in outputs:
         sent = [output for output in run.outputs if output.name == name]
         made = values.joined(sent)
@@ -176,17 +231,27 @@ def _raw(value: m.Value) -> tuple[str, pieces.Bytes]:
             return "", b""
 
 
-def _form(run: LiveRun, kind: str) -> Response:
+def _form(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response:
     """The answer as a form: a part `result`, and the parts `0`, `1` ... that it names as frames."""
-    found: list[bytes] = []
-    shown = results.result_of(run, found)
-    told = msgspec.json.encode({frames.COUNT: len(found), **shown})
+    beside = Frames()
+    shown = results.result_of(run, beside)
+    told = msgspec.json.encode({frames.COUNT: len(beside.found), **shown})
     boundary = secrets.token_hex(16)
     sent = [*pieces.part(boundary, "result", JSON, told)]
-    for number, data in enumerate(found):
+    for number, data in enumerate(beside.found):
         sent += pieces.part(boundary, str(number), mime_of(data), data)
     sent.append(pieces.last(boundary))
     return pieces.answer(sent, {"Content-Type": f"{kind}; boundary={boundary}"})
+
+
+FORMATS = (
+    Format((JSON,), _json),
+    Format((EVENTS,), _json),
+    Format(FORMS, _form, streaming.parts),
+    Format(MSGPACK, _msgpack, streaming.packed),
+    Format((SAFETENSORS,), _safetensors),
+    Format(RAW, _bare),
+)
 
 
 # ── OpenAPI descriptions of both ────────────────────────────────────────────────────────────────
@@ -214,7 +279,8 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
         "content": {
             JSON: {"schema": _OBJECT},
             EVENTS: {"schema": {"type": "string"}},
-            **{kind: {"schema": _BYTES} for kind in (*FORMS, "image/*", "audio/*", ZIP, UNKNOWN)},
+            **{kind: {"schema": _BYTES} for kind in (*FORMS, *MSGPACK, SAFETENSORS)},
+            **{kind: {"schema": _BYTES} for kind in ("image/*", "audio/*", ZIP, UNKNOWN)},
             "text/plain": {"schema": {"type": "string"}},
         },
     },

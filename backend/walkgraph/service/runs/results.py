@@ -7,6 +7,7 @@ import msgspec
 from walkgraph.service.runs import glimpses
 from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.service.values import values
+from walkgraph.service.values.outlets import IN_TEXT, Outlet
 from walkgraph.store.tables import Run
 from walkgraph.wire import messages as m
 from walkgraph.wire.answers import runs as answers
@@ -57,26 +58,26 @@ def _asked(asked: m.Asked) -> answers.Approval:
     )
 
 
-def shown_of(asked: m.Asked, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The values that a person is shown: `walk.result` -> its value, null if there is none. `frames`: as in
+def shown_of(asked: m.Asked, outlet: Outlet = IN_TEXT) -> dict[str, Any]:
+    """The values that a person is shown: `walk.result` -> its value, null if there is none. `outlet`: as in
     `values.write`."""
     return {
-        one.name: None if isinstance(one.value, m.Absent) else values.write(one.value, "", frames)
+        one.name: None if isinstance(one.value, m.Absent) else values.write(one.value, "", outlet)
         for one in asked.approval.shown
     }
 
 
-def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:
-    """(name, JSON object) of an event as clients receive it. `frames`: as in `values.write`."""
+def event_of(event: Event, outlet: Outlet = IN_TEXT) -> tuple[str, dict[str, Any]]:
+    """(name, JSON object) of an event as clients receive it. `outlet`: as in `values.write`."""
     match event:
         case m.Accepted():
             return "accepted", {"run": event.run, "seed": event.seed}
         case m.Output():
-            value = values.write(event.value, event.modality, frames)
+            value = values.write(event.value, event.modality, outlet)
             where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
             return "output", {**where, "passes": event.passes, "value": value}
         case m.Asked():
-            return "approval", {"run": event.run, **_asked(event), "values": shown_of(event, frames)}
+            return "approval", {"run": event.run, **_asked(event), "values": shown_of(event, outlet)}
         case m.Decided():
             return "decision", _plain(event)
         case m.Finished():
@@ -102,14 +103,14 @@ def usage_of(end: m.Finished) -> dict[str, Any]:
     return {**told, "unknown_words": end.unknown_words} if end.unknown_words else told
 
 
-def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `frames`: as
+def result_of(run: LiveRun, outlet: Outlet = IN_TEXT) -> dict[str, Any]:
+    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `outlet`: as
     in `values.write`."""
     pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:
         pieces.setdefault(output.name, []).append(output)
     outputs = {
-        name: [values.write(value, made[0].modality, frames) for value in values.joined(made)]
+        name: [values.write(value, made[0].modality, outlet) for value in values.joined(made)]
         for name, made in pieces.items()
     }
     end = run.finished

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -15,9 +15,12 @@ from walkgraph.media_types import mime_of
 from walkgraph.service.access.access import SUBPROTOCOL
 from walkgraph.service.http import body, frames, limits, pieces
 from walkgraph.service.http.problems import said_of
+from walkgraph.service.http.protocols import FRAGMENT_FOLLOWS, FRAGMENT_OF_TEXT
 from walkgraph.service.runs.disconnects import Streamed, leave, left
 from walkgraph.service.runs.results import event_of
 from walkgraph.service.runs.runs import Event, LiveRun
+from walkgraph.service.values import outlets
+from walkgraph.service.values.outlets import Frames, Spliced
 from walkgraph.wire import messages as m
 
 CLOSE_RESTARTS = 1012
@@ -32,8 +35,9 @@ HEARTBEAT_SECONDS = 10.0
 HEARTBEAT = "heartbeat"
 """Name of the event that says nothing, where a comment can't."""
 JSON = "application/json"
-AT_ONCE = 64 * 1024
-"""Events are sent together up to so many bytes."""
+FRAGMENT_BYTES = 256 * 1024
+"""A larger message is sent in fragments of so many bytes, which are copied for the socket while the processor has them
+in its cache."""
 PATIENCE_SECONDS = 0.2
 """After so long the client is watched, and the run ends if it leaves. A shorter run ends before that would save
 anything."""
@@ -51,6 +55,11 @@ def parts(run: LiveRun, kind: str) -> Streamed:
     return Streamed(_parts(run, boundary), lambda: leave((run,)), f"{kind}; boundary={boundary}")
 
 
+def packed(run: LiveRun, kind: str) -> Streamed:
+    """Streams all events of a run as msgpack, one object after the other. The run ends if the client leaves."""
+    return Streamed(_packed(run), lambda: leave((run,)), kind)
+
+
 async def _told(run: LiveRun) -> AsyncGenerator[Sequence[Event]]:
     """The events of a run as they come, several that came together; none as a heartbeat, which reveals a half-open
     connection, and keeps proxies from closing an idle one."""
@@ -62,33 +71,42 @@ async def _told(run: LiveRun) -> AsyncGenerator[Sequence[Event]]:
         over = any(isinstance(event, m.Finished) for event in told)
 
 
-async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
+async def _events(run: LiveRun) -> AsyncGenerator[pieces.Bytes]:
     """Sends events that came together in one piece."""
     number = 0
     async for told in _told(run):
-        written = b": \n\n" if not told else b""
+        written: list[pieces.Piece] = [] if told else [b": \n\n"]
         for event in told:
             number += 1
-            name, data = event_of(event)
-            written += b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), number, msgspec.json.encode(data))
-            if len(written) > AT_ONCE:
-                yield written
-                written = b""
-        if written:
-            yield written
+            outlet = Spliced(outlets.JSON)
+            name, data = event_of(event, outlet)
+            written += (b"event: %s\nid: %d\ndata: " % (name.encode(), number), *outlet.pieces(data), b"\n\n")
+        for window in pieces.windows(written):
+            yield window
+
+
+async def _packed(run: LiveRun) -> AsyncGenerator[pieces.Bytes]:
+    async for told in _told(run):
+        written: list[pieces.Piece] = [] if told else [msgspec.msgpack.encode({"event": HEARTBEAT})]
+        for event in told:
+            outlet = Spliced(outlets.MSGPACK)
+            name, data = event_of(event, outlet)
+            written += outlet.pieces({"event": name, **data})
+        for window in pieces.windows(written):
+            yield window
 
 
 async def _parts(run: LiveRun, boundary: str) -> AsyncGenerator[pieces.Bytes]:
     async for told in _told(run):
-        written: list[pieces.Bytes] = []
+        written: list[pieces.Piece] = []
         if not told:
             written += pieces.part(boundary, "event", JSON, msgspec.json.encode({"event": HEARTBEAT}))
         for event in told:
-            found: list[bytes] = []
-            name, data = event_of(event, found)
-            head = msgspec.json.encode({"event": name, frames.COUNT: len(found), **data})
+            beside = Frames()
+            name, data = event_of(event, beside)
+            head = msgspec.json.encode({"event": name, frames.COUNT: len(beside.found), **data})
             written += pieces.part(boundary, "event", JSON, head)
-            for number, frame in enumerate(found):
+            for number, frame in enumerate(beside.found):
                 written += pieces.part(boundary, str(number), mime_of(frame), frame)
         for window in pieces.windows(written):
             yield window
@@ -124,10 +142,24 @@ async def send_json(socket: WebSocket, value: Any) -> None:
     await send_text(socket, msgspec.json.encode(value).decode())
 
 
-async def send_frame(socket: WebSocket, frame: bytes) -> None:
-    """Raises as `send_text`."""
+async def send_pieces(socket: WebSocket, given: Iterable[pieces.Piece], *, text: bool) -> None:
+    """Sends one message, in fragments if it is large. `text`: in UTF-8, otherwise it is binary. Raises as
+    `send_text`."""
+    windows = pieces.windows(given, FRAGMENT_BYTES)
+    held, following = next(windows, b""), next(windows, None)
+    if following is None:
+        _check_open(socket)
+        await (socket.send_text(bytes(held).decode()) if text else socket.send_bytes(bytes(held)))
+        return
+    while following is not None:
+        await _send_fragment(socket, held, text=text, more=True)
+        held, following = following, next(windows, None)
+    await _send_fragment(socket, held, text=text, more=False)
+
+
+async def _send_fragment(socket: WebSocket, data: pieces.Bytes, *, text: bool, more: bool) -> None:
     _check_open(socket)
-    await socket.send_bytes(frame)
+    await socket.send({"type": "websocket.send", "bytes": data, FRAGMENT_OF_TEXT: text, FRAGMENT_FOLLOWS: more})
 
 
 async def close(socket: WebSocket, code: int = 1000) -> None:
@@ -185,19 +217,22 @@ class Channel:
 
     async def event(self, event: Event, **more: Any) -> None:
         """Sends an event of a run. `more`: fields that identify it to the client."""
-        found: list[bytes] | None = [] if self._binary else None
-        name, data = event_of(event, found)
-        count = {frames.COUNT: len(found)} if found else {}
-        await self.tell({"event": name, **more, **count, **data}, found or ())
+        beside, spliced = Frames(), Spliced(outlets.JSON)
+        name, data = event_of(event, beside if self._binary else spliced)
+        count = {frames.COUNT: len(beside.found)} if beside.found else {}
+        await self._send(spliced.pieces({"event": name, **more, **count, **data}), beside.found)
 
-    async def tell(self, value: dict[str, Any], found: Sequence[bytes] = ()) -> None:
+    async def tell(self, value: dict[str, Any]) -> None:
         """Sends a message. Raises WebSocketDisconnect if the client has left or was refused."""
+        await self._send((msgspec.json.encode(value),), ())
+
+    async def _send(self, message: Iterable[pieces.Piece], found: Sequence[pieces.Bytes]) -> None:
         async with self._sending:
             if self._refused:
                 raise WebSocketDisconnect(1008)
-            await send_json(self._socket, value)
+            await send_pieces(self._socket, message, text=True)
             for frame in found:
-                await send_frame(self._socket, frame)
+                await send_pieces(self._socket, (frame,), text=False)
 
     async def refuse(self, fault: Unreadable) -> None:
         """Sends the error after the current message's frames, and closes. Nothing is sent after it."""

@@ -3,9 +3,11 @@
 Headers are checked with Python's integers before an array is made from the bytes.
 """
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Literal, cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,7 @@ from walkgraph.graph.steps import steps_of
 from walkgraph.graph.structure import structure
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http.limits import TENSOR_DIMENSIONS
+from walkgraph.service.http.pieces import Bytes
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
@@ -24,6 +27,18 @@ Kind = Literal["float", "int", "bool"]
 """The kind of numbers in a port's type."""
 Numbers = NDArray[Any]
 
+_SAFETENSORS: Mapping[str, str] = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
 _ENGINE_DTYPES: dict[Kind, str] = {"float": "float32", "int": "int64", "bool": "bool"}
 """The dtypes of the engine's operators; they narrow floats to their weights' dtype themselves."""
 
@@ -150,6 +165,24 @@ def scalar_of(value: m.Value, pointer: str) -> Scalar:
             return np.frombuffer(value.data, np.dtype(value.dtype))[0].item()
         case _:
             raise InvalidInput("a parameter takes one number, flag or text", pointer)
+
+
+# ── to bytes ────────────────────────────────────────────────────────────────────────────────────
+
+
+def safetensors(named: Mapping[str, m.InlineTensor], facts: Mapping[str, str]) -> list[Bytes]:
+    """A file of safetensors, in pieces: its library would put all bytes together."""
+    # As the library does, so that each tensor begins at a multiple of its items' size.
+    ordered = sorted(named.items(), key=lambda one: (-ITEM_BYTES[one[1].dtype], one[0]))
+    header: dict[str, Any] = {"__metadata__": facts}
+    end = 0
+    for name, tensor in ordered:
+        begin, end = end, end + len(tensor.data)
+        kind = _SAFETENSORS[tensor.dtype]
+        header[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": (begin, end)}
+    told = msgspec.json.encode(header)
+    told += b" " * (-len(told) % 8)
+    return [len(told).to_bytes(8, "little") + told, *(tensor.data for _, tensor in ordered)]
 
 
 # ── conversion ──────────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.media_types import mime_of
 from walkgraph.service.http import limits
 from walkgraph.service.values import tensors, wav
+from walkgraph.service.values.outlets import IN_TEXT, Outlet
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
@@ -114,25 +115,24 @@ def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m
 # ── to the client ───────────────────────────────────────────────────────────────────────────────
 
 
-def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The JSON object of a run's output. With `frames`, the bytes of media and tensors are appended to them, and the
-    object holds the frame's number."""
+def write(value: m.Value, modality: str, outlet: Outlet = IN_TEXT) -> dict[str, Any]:
+    """The JSON object of a run's output. `outlet` takes the bytes of media and tensors."""
     match value:
         case m.Small():
             return _written_small(value.value, modality)
         case m.Blob():
             mime = mime_of(value.data)
             kind = modality if modality in MEDIA else mime.partition("/")[0].replace("application", "bytes")
-            return {"type": kind, "mime": mime, **_bytes(value.data, "data", frames)}
+            return {"type": kind, "mime": mime, **outlet.put("data", value.data)}
         case m.InlineTensor():
-            return _written_tensor(value, modality, frames)
+            return _written_tensor(value, modality, outlet)
         case m.Many():
-            return {"type": modality or "list", "items": [write(item, modality, frames) for item in value.items]}
+            return {"type": modality or "list", "items": [write(item, modality, outlet) for item in value.items]}
         case m.Named():
-            items = {name: write(item, "", frames) for name, item in value.items.items()}
+            items = {name: write(item, "", outlet) for name, item in value.items.items()}
             return {"type": modality or "named", "items": items}
         case m.Conversation():
-            told = {"type": "messages", "turns": [_written_turn(turn, frames) for turn in value.turns]}
+            told = {"type": "messages", "turns": [_written_turn(turn, outlet) for turn in value.turns]}
             told |= {"tools": [msgspec.json.decode(tool) for tool in value.tools]} if value.tools else {}
             return told if value.call is None else {**told, "call": value.call or True}
         case m.Absent():
@@ -143,21 +143,14 @@ def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> d
             raise TypeError("a posted value is fetched before its output is told")
 
 
-def _written_turn(turn: m.Turn, frames: list[bytes] | None) -> dict[str, Any]:
+def _written_turn(turn: m.Turn, outlet: Outlet) -> dict[str, Any]:
     """The turn in the form in which clients send it."""
-    content = [write(part.value, part.modality, frames) for part in turn.parts]
+    content = [write(part.value, part.modality, outlet) for part in turn.parts]
     calls = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in turn.tool_calls]
     written: dict[str, Any] = {"role": turn.role, "content": content}
     if calls:
         written["tool_calls"] = [{"id": id_, "type": "function", "function": called} for id_, called in calls]
     return written if turn.tool_call_id is None else {**written, "tool_call_id": turn.tool_call_id}
-
-
-def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
-    if frames is None:
-        return {key: base64.b64encode(data).decode()}
-    frames.append(data)
-    return {"frame": len(frames) - 1}
 
 
 def joined(outputs: Sequence[m.Output]) -> list[m.Value]:
@@ -210,11 +203,11 @@ def _written_small(value: str | bool | float, modality: str) -> dict[str, Any]:
     return {"type": modality or "value", "value": value}
 
 
-def _written_tensor(value: m.InlineTensor, modality: str, frames: list[bytes] | None) -> dict[str, Any]:
+def _written_tensor(value: m.InlineTensor, modality: str, outlet: Outlet) -> dict[str, Any]:
     head: dict[str, Any] = {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
     count = prod(value.shape)
-    if frames is not None or value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
-        return {**head, **_bytes(value.data, "base64", frames)}
+    if not outlet.numbers or value.dtype == "bfloat16" or count > MAX_TENSOR_VALUES:
+        return {**head, **outlet.put("base64", value.data)}
     array = np.frombuffer(value.data, dtype=np.dtype(value.dtype)).reshape(value.shape)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return {**head, "data": [None if not np.isfinite(x) else float(x) for x in array.ravel()], "shape": [count]}
