@@ -55,6 +55,8 @@ ACCEPTED: Mapping[str, str] = {
     "JSON": "application/json",
     "bytes": "application/octet-stream",
     "form": "multipart/mixed",
+    "msgpack": "application/vnd.msgpack",
+    "safetensors": "application/x-safetensors",
     "events": "text/event-stream",
 }
 """HTTP's encodings by what the client accepts."""
