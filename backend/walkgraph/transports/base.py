@@ -24,6 +24,7 @@ import secrets
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -63,6 +64,7 @@ class TooLarge(WalkgraphError):
     code = "out_of_memory"
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> Any:
     """The dtype's name in headers. Raises InvalidInput for a dtype that can't leave its rank."""
     name = str(dtype).removeprefix("torch.")

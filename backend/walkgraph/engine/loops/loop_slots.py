@@ -144,13 +144,14 @@ class SlotTables:
         for place, coming in self._coming.items():
             cell = self.cells[place]
             steps, shape = cell.shape[1], cell.shape[2:]
-            given = [items.values.to(cell.dtype).view(-1, *shape) for _, items in coming]
-            starts = [slot * steps + items.first for slot, items in coming]
-            rows = [row for start, one in zip(starts, given, strict=True) for row in range(start, start + len(one))]
+            given, rows = [items.values for _, items in coming], list[int]()
+            for (slot, items), one in zip(coming, given, strict=True):
+                start = slot * steps + items.first
+                rows += range(start, start + one.shape[0])
             if any(one.device != given[0].device for one in given):
                 given = [sent(one, self.device) for one in given]
-            at, values = sent(torch.tensor(rows), self.device), sent(torch.cat(given), self.device)
-            cell.flatten(0, 1).index_copy_(0, at, values)
+            at, values = sent(torch.tensor(rows), self.device), sent(torch.cat(given).to(cell.dtype), self.device)
+            cell.flatten(0, 1).index_copy_(0, at, values.view(-1, *shape))
         self._coming.clear()
 
     def value(self, place: Place, slot: int) -> Tensor:

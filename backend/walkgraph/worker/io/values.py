@@ -122,7 +122,8 @@ def _pack(value: Any, outlets: _Outlets, depth: int) -> m.Value:
     if isinstance(value, bool | int | float | str):
         return m.Small(value=value)
     if isinstance(value, bytes):
-        return _posted(memoryview(value), None, outlets) or m.Blob(data=value)
+        posted = outlets.post(memoryview(value), None) if outlets.post and len(value) >= POST_BYTES else None
+        return posted or m.Blob(data=value)
     if isinstance(value, Tensor):
         return _tensor(value.detach(), outlets)
     if depth == MAX_DEPTH:
@@ -155,15 +156,14 @@ def _tensor(value: Tensor, outlets: _Outlets) -> m.Value:
             raise TransportFull
         outlets.tickets.append(ticket)
         return ticket
-    header = m.TensorHeader(dtype=name, shape=tuple(value.shape))
+    shape = tuple(value.shape)
     flat = value.cpu().contiguous().view(-1)
     data = flat.view(torch.uint8).numpy().data if value.numel() else memoryview(b"")
-    posted = _posted(data, header, outlets)
-    return posted or m.InlineTensor(dtype=header.dtype, shape=header.shape, data=data.tobytes())
-
-
-def _posted(data: memoryview, header: m.TensorHeader | None, outlets: _Outlets) -> m.Posted | None:
-    return outlets.post(data, header) if outlets.post is not None and len(data) >= POST_BYTES else None
+    if outlets.post is not None and len(data) >= POST_BYTES:
+        posted = outlets.post(data, m.TensorHeader(dtype=name, shape=shape))
+        if posted is not None:
+            return posted
+    return m.InlineTensor(dtype=name, shape=shape, data=data.tobytes())
 
 
 def _inline(value: m.InlineTensor) -> Tensor:

@@ -69,7 +69,8 @@ class _Running:
     @property
     def limit(self) -> int:
         """Iterations that the engine may launch, counted from the loop's start."""
-        return min(one for one in (self.entry.times, self.allowed, self.fed) if one is not None)
+        limit = self.entry.times if self.allowed is None else min(self.entry.times, self.allowed)
+        return limit if self.fed is None else min(limit, self.fed)
 
     @property
     def due(self) -> int:

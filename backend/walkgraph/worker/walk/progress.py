@@ -44,6 +44,8 @@ class Progress:
         """Cursors of uses that wait for an `until`."""
         self.verdicts = Verdicts(table, self.oldest, around.verdicts if around is not None else None, len(item))
         self._table, self._params, self._item = table, params, item
+        self._times: dict[int, tuple[Vector, int]] = {}
+        """Loop -> the iteration of the loops around it that was asked for last, and its count there."""
 
     def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
         """Every use that has not ended, with its current iteration and its state."""
@@ -88,10 +90,13 @@ class Progress:
         return Next(None, empties, Cursor(self._item, False, floor), untaken)
 
     def times(self, loop: int, prefix: Vector) -> int:
-        table = self._table.loops[loop]
-        if table.times is None:
-            raise RuntimeError("the loop `chunk` has no count")
-        return int(table.times(self._params, indices(table.outer, prefix)))
+        known = self._times.get(loop)
+        if known is None or known[0] != prefix:
+            table = self._table.loops[loop]
+            if table.times is None:
+                raise RuntimeError("the loop `chunk` has no count")
+            known = self._times[loop] = prefix, int(table.times(self._params, indices(table.outer, prefix)))
+        return known[1]
 
     # ── the order of calls ──
 
