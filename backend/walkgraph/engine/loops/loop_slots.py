@@ -299,7 +299,6 @@ class LoopSlots:
         run.items.clear()
         return entered
 
-    @torch.inference_mode()
     def put_items(self, slot: int, items: StreamItems) -> None:
         self._tables.put_items(slot, items)
 
