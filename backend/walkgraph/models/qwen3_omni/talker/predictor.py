@@ -10,24 +10,31 @@ dim.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from walkgraph.architectures.language.model import decoder_layer
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.decoder_stack import MOST_ROWS, StackSizes, stack_of
+from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
 
+if TYPE_CHECKING:
+    from walkgraph.layers.kernels.decoder_stack import DecoderStack
+
 _FRAMES = 512
 """Frames that constants are made for ahead."""
 Choose = Callable[[int, Tensor], Tensor]
-"""(index of a further code, its logits `[B, V]`) -> the codes, int64 `[B]`."""
+"""(index of a further code, its logits `[B, V]`) -> the codes, int64 `[B]`; below 0 where nothing can be chosen, which
+counts as code 0."""
 
 
 class Frames(NamedTuple):
@@ -65,29 +72,62 @@ class CodePredictor(nn.Module):
         self.config, self.groups = config, groups
         self.model = PredictorStack(config, groups)
         self.lm_head = nn.ModuleList(nn.Linear(config.width, config.vocab, bias=False) for _ in range(groups - 1))
-        self._places: _Places | None = None
+        self._constants: _Constants | None = None
+        self._stack: DecoderStack | None = None
 
     def pack(self) -> Self:
         """Lay out the loaded weights for `frames`; this freezes them."""
         for layer in self.model.layers:
             cast(DecoderLayer, layer).pack()
-        self._places = _Places.of(_FRAMES, self.groups, self.model.norm.weight.device)
+        self._constants = _Constants.of(_FRAMES, self.config.vocab, self._tables())
+        config, model = self.config, self.model
+        sizes = StackSizes(
+            width=config.width,
+            heads=config.heads,
+            kv_heads=config.kv_heads,
+            head_dim=config.head_dim,
+            hidden=config.hidden,
+            vocab=config.vocab,
+            layers=config.layers,
+            eps=config.norm_eps,
+        )
+        layers, norm = [cast(DecoderLayer, layer) for layer in model.layers], model.norm.weight
+        self._stack = stack_of(sizes, self.groups, layers, norm, model.rope.frequencies(norm.device))
         return self
 
     def frames(self, hidden: Tensor, first: Tensor, code: Tensor, choose: Choose) -> Frames:
         """hidden `[B, W]`: the talker's rows after its final norm; first `[B, W]`: the embeddings of the first codes;
         code int64 `[B]`: these codes -> all codes. Needs `pack`."""
-        caches = self._caches(hidden)
-        x, rows, codes = torch.cat([hidden, first]), [first], [code]
-        for index, head in enumerate(self.lm_head):
-            logits = self._pass(x, index, cast(nn.Linear, head), caches)
-            codes.append(choose(index, logits))
-            x = cast(nn.Embedding, self.model.codec_embedding[index])(codes[-1])
-            rows.append(x)
-        total = torch.stack(rows).sum(0, dtype=torch.float32)
-        return Frames(torch.stack(codes, 1), total.to(hidden.dtype))
+        constants = self._constants
+        if constants is None:
+            raise RuntimeError(UNPACKED)
+        passes, chosen = self._passes(hidden), [code]
+        for index in range(self.groups - 1):
+            logits = passes.next(index, chosen[-1]) if index else passes.first(hidden, first)
+            chosen.append(choose(index, logits))
+        codes = torch.stack(chosen, 1).clamp(min=0)
+        further = constants.table[codes[:, 1:] + constants.begins].sum(1, dtype=torch.float32)
+        return Frames(codes, (first + further).to(hidden.dtype))
 
-    def _pass(self, x: Tensor, index: int, head: nn.Linear, caches: "_Caches") -> Tensor:
+    def _passes(self, like: Tensor) -> "_Passes":
+        """Those of a batch of frames, one row each of `like`."""
+        frames, stack = len(like), self._stack
+        shape = (self.config.layers, frames * self.groups, self.config.kv_heads, self.config.head_dim)
+        k, v = (torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(2))
+        if stack is not None and frames <= MOST_ROWS and not is_batch_invariant():
+            return _Launches(self, stack, k, v)
+        return _Layers(self, self._caches(frames, k, v))
+
+    def _tables(self) -> Tensor:
+        """All embeddings of further codes, one table under the other; they become frozen views of it."""
+        tables = [cast(nn.Embedding, one) for one in self.model.codec_embedding]
+        with torch.no_grad():
+            together = torch.cat([one.weight.data for one in tables])
+        for one, rows in zip(tables, together.chunk(len(tables)), strict=True):
+            one.weight = nn.Parameter(rows, requires_grad=False)
+        return together
+
+    def layered(self, x: Tensor, index: int, caches: "_Caches") -> Tensor:
         """x `[B, W]`, or for the first code the two rows of each frame `[2B, W]`, first rows first -> logits
         `[B, V]`."""
         batch = len(caches.at[0].rows)
@@ -95,7 +135,15 @@ class CodePredictor(nn.Module):
         for number, layer in enumerate(self.model.layers):
             x = self._layer(cast(DecoderLayer, layer), number, x, at, caches)
         norm = self.model.norm
-        return linear(x[-batch:], head.weight, norm=norm.weight, eps=norm.eps)
+        return linear(x[-batch:], self.head(index), norm=norm.weight, eps=norm.eps)
+
+    def head(self, index: int) -> Tensor:
+        """`[V, W]`"""
+        return cast(nn.Linear, self.lm_head[index]).weight
+
+    def embeddings(self, index: int) -> Tensor:
+        """`[V, W]`"""
+        return cast(nn.Embedding, self.model.codec_embedding[index]).weight
 
     def _layer(self, layer: DecoderLayer, number: int, x: Tensor, at: Sequence[_Rows], caches: "_Caches") -> Tensor:
         """Like `DecoderLayer.step`, but the two rows of a frame share the reads of all weights."""
@@ -125,19 +173,62 @@ class CodePredictor(nn.Module):
             out.copy_(attended(part, rows))
         return layer.attended(heads, x)
 
-    def _caches(self, like: Tensor) -> "_Caches":
-        batch, device, config, places = len(like), like.device, self.config, self._places
-        if places is None:
+    def _caches(self, frames: int, k: Tensor, v: Tensor) -> "_Caches":
+        constants, device = self._constants, k.device
+        if constants is None:
             raise RuntimeError(UNPACKED)
-        if batch > len(places.frames):
-            places = _Places.of(batch, self.groups, device)
-        shape = (config.layers, batch * self.groups, config.kv_heads, config.head_dim)
-        k, v = (torch.empty(shape, dtype=like.dtype, device=device) for _ in range(2))
-        return _Caches(k.unbind(), v.unbind(), places.rows(batch), self.model.rope.frequencies(device))
+        places = constants.places
+        if frames > len(places.frames):
+            places = _Places.of(frames, self.groups, device)
+        return _Caches(k.unbind(), v.unbind(), places.rows(frames), self.model.rope.frequencies(device))
+
+
+class _Passes(Protocol):
+    """What gives the logits `[B, V]` of a batch's further codes, one after the other."""
+
+    def first(self, hidden: Tensor, first: Tensor) -> Tensor:
+        """As in `CodePredictor.frames`."""
+        ...
+
+    def next(self, index: int, code: Tensor) -> Tensor:
+        """code int64 `[B]`: the code before the one of `index`."""
+        ...
+
+
+class _Layers:
+    """Layer after layer."""
+
+    def __init__(self, network: CodePredictor, caches: "_Caches") -> None:
+        self._network, self._caches = network, caches
+
+    def first(self, hidden: Tensor, first: Tensor) -> Tensor:
+        return self._network.layered(torch.cat([hidden, first]), 0, self._caches)
+
+    def next(self, index: int, code: Tensor) -> Tensor:
+        x = F.embedding(code.clamp(min=0), self._network.embeddings(index - 1))
+        return self._network.layered(x, index, self._caches)
+
+
+class _Launches:
+    """One launch for all layers."""
+
+    def __init__(self, network: CodePredictor, stack: "DecoderStack", k: Tensor, v: Tensor) -> None:
+        self._network, self._stack, self._k, self._v = network, stack, k, v
+
+    def first(self, hidden: Tensor, first: Tensor) -> Tensor:
+        head = self._network.head(0)
+        if 2 * len(hidden) <= MOST_ROWS:
+            return self._stack(torch.cat([hidden, first]), self._k, self._v, head, first=0, passes=2)
+        self._stack(hidden.contiguous(), self._k, self._v, head, first=0)
+        return self._stack(first.contiguous(), self._k, self._v, head, first=1)
+
+    def next(self, index: int, code: Tensor) -> Tensor:
+        table, head = self._network.embeddings(index - 1), self._network.head(index)
+        return self._stack(table, self._k, self._v, head, first=index + 1, codes=code)
 
 
 class _Places(NamedTuple):
-    """Constants that are made once, as every frame reads them."""
+    """Places of a batch's rows."""
 
     frames: Tensor
     """int32 `[B]`: 0, 1, 2, ..."""
@@ -152,6 +243,21 @@ class _Places(NamedTuple):
     def rows(self, batch: int) -> list[_Rows]:
         frames = self.frames[:batch]
         return [_Rows(frames, frames[:, None], mine, mine) for mine in self.filled[:, :batch]]
+
+
+class _Constants(NamedTuple):
+    """What every frame reads and none changes."""
+
+    table: Tensor
+    """`[(C - 1) * V, W]`: the embeddings of all further codes."""
+    begins: Tensor
+    """int64 `[C - 1]`: where each code's embeddings begin there."""
+    places: _Places
+
+    @classmethod
+    def of(cls, batch: int, vocab: int, table: Tensor) -> Self:
+        begins = torch.arange(0, len(table), vocab, device=table.device)
+        return cls(table, begins, _Places.of(batch, len(begins) + 1, table.device))
 
 
 class _Caches(NamedTuple):

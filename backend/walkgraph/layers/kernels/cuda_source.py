@@ -1,0 +1,101 @@
+"""CUDA C++ that is compiled at its first use, for the GPU at hand, by NVIDIA's run-time compiler; Triton's cache keeps
+the result. The `cuda-bindings` package and the compiler come with PyTorch for CUDA."""
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from triton.runtime.cache import get_cache_manager
+
+
+def is_available() -> bool:
+    """True if sources can be compiled here."""
+    return find_spec("cuda") is not None and find_spec("cuda.bindings") is not None
+
+
+class CudaKernel:
+    """A kernel of the present device."""
+
+    def __init__(self, source: Path, name: str, defined: dict[str, int], shared: int) -> None:
+        """Compiles the kernel `name` with macros `defined`; `shared`: bytes of shared memory of a block.
+
+        Raises RuntimeError with the compiler's report, or the driver's error."""
+        self._driver: Any = import_module("cuda.bindings.driver")
+        options = ["-std=c++17", f"-arch={_architecture()}", *(f"-D{key}={value}" for key, value in defined.items())]
+        torch.cuda.current_stream().synchronize()  # makes the device's context the thread's
+        self._module = self._checked(self._driver.cuModuleLoadData(_cubin(source.read_text(), options)))
+        self._function = self._checked(self._driver.cuModuleGetFunction(self._module, name.encode()))
+        limit = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._checked(self._driver.cuFuncSetAttribute(self._function, limit, shared))
+        self._shared = shared
+
+    def blocks_at_once(self, threads: int) -> int:
+        """The most blocks that the whole device runs at the same time."""
+        asked = self._driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function, threads, self._shared)
+        return self._checked(asked) * torch.cuda.get_device_properties().multi_processor_count
+
+    def launch_cooperatively(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
+        """Into the present stream, which may be capturing. The blocks run at the same time, so they may wait for each
+        other. `arguments`: the kernel's one parameter."""
+        config, driver = self._driver.CUlaunchConfig(), self._driver
+        config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes = self._shared
+        config.hStream = torch.cuda.current_stream().cuda_stream
+        cooperative = driver.CUlaunchAttribute()
+        cooperative.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        cooperative.value.cooperative = 1
+        config.attrs, config.numAttrs = [cooperative], 1
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        self._checked(driver.cuLaunchKernelEx(config, self._function, ctypes.addressof(parameters), 0))
+
+    def _checked(self, answer: tuple[Any, ...]) -> Any:
+        error, *values = answer
+        if error.value:
+            raise RuntimeError(f"CUDA: {error.name}")
+        return values[0] if values else None
+
+
+def _architecture() -> str:
+    major, minor = torch.cuda.get_device_capability()
+    # From Hopper on, a chip's own instructions need its own target.
+    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+
+
+def _cubin(source: str, options: Sequence[str]) -> bytes:
+    key = hashlib.sha256("\0".join([source, *options, str(torch.version.cuda)]).encode()).hexdigest()
+    cache = get_cache_manager(key)
+    if (kept := cache.get_file("kernel.cubin")) is not None:
+        return Path(kept).read_bytes()
+    made = compiled(source, options)
+    cache.put(made, "kernel.cubin", binary=True)
+    return made
+
+
+def compiled(source: str, options: Sequence[str]) -> bytes:
+    """A cubin; needs no GPU. Raises RuntimeError with the compiler's report."""
+    nvrtc: Any = import_module("cuda.bindings.nvrtc")
+
+    def checked(answer: tuple[Any, ...]) -> Any:
+        error, *values = answer
+        if error.value:
+            raise RuntimeError(f"NVRTC: {error.name}")
+        return values[0] if values else None
+
+    program = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    try:
+        (outcome,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if outcome.value:
+            report = bytearray(checked(nvrtc.nvrtcGetProgramLogSize(program)))
+            checked(nvrtc.nvrtcGetProgramLog(program, report))
+            raise RuntimeError(bytes(report).decode(errors="replace").strip("\0\n"))
+        cubin = bytearray(checked(nvrtc.nvrtcGetCUBINSize(program)))
+        checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+        return bytes(cubin)
+    finally:
+        checked(nvrtc.nvrtcDestroyProgram(program))
