@@ -27,7 +27,8 @@ class PackedBlocks:
         if k.shape[1] == 1:
             rows = q.reshape(-1, 1, q.shape[2])
             return _flash(rows, k, v, self._folded, self._bounds, self._most * self._heads, self._most).view(q.shape)
-        k, v = (part.repeat_interleave(self._heads // k.shape[1], 1) for part in (k, v))
+        if k.shape[1] < self._heads:
+            k, v = (part.repeat_interleave(self._heads // k.shape[1], 1) for part in (k, v))
         return _flash(q, k, v, self._bounds, self._bounds, self._most, self._most)
 
     def _plain(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

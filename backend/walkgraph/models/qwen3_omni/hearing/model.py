@@ -24,6 +24,7 @@ from walkgraph.layers.attention.encoder_attention import EncoderAttention
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.encoder import EncoderRows, EncoderWeights
 from walkgraph.layers.linear.product import product
+from walkgraph.layers.linear.step_linear import linear
 from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
 
 _CHUNKS = 64
@@ -126,7 +127,8 @@ class AudioEncoder(nn.Module):
         for some in chunks.to(self.conv_out.weight.dtype).transpose(1, 2)[:, None].split(_CHUNKS):
             x = F.gelu(self.conv2d1(some))
             x = F.gelu(self.conv2d3(F.gelu(self.conv2d2(x))))
-            parts.append(self.conv_out(x.permute(0, 3, 1, 2).flatten(2)))
+            x = x.permute(0, 3, 1, 2).flatten(2)
+            parts.append(linear(x.flatten(0, 1), self.conv_out.weight).unflatten(0, x.shape[:2]))
         x = torch.cat(parts)
         return x + self._placed(x.device)[: x.shape[1]].to(x.dtype)
 
