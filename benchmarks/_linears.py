@@ -73,6 +73,9 @@ MODELS = {
         (
             Shape("qkv", 2560, 1024, norm=True),
             Shape("o", 1024, 2048, residual=True),
+            # The MLP that each row uses beside its experts.
+            Shape("gate_up", 768, 1024, gated=True, norm=True),
+            Shape("down", 1024, 768, residual=True),
             Shape("head", 3072, 1024, norm=True),
         ),
         heads=16, groups=2, context=330, qk_norm=True, rows=(1, 16, 32, 64, 8, 2, 4),

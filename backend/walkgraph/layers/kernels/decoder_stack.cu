@@ -438,13 +438,9 @@ __device__ __forceinline__ void attend(const Arguments &a, int layer, const u16 
             scores[h] += __shfl_xor_sync(~0u, scores[h], POSITIONS);
         }
         // From here on a lane has one head at one position.
-        float score = at < a.first ? (half ? scores[1] : scores[0]) : -1e30f;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            if (j > pass) break;
-            float s0 = q[0].dot(key[j]), s1 = q[1].dot(key[j]);
-            if (at == a.first + j) score = half ? s1 : s0;
-        }
+        float score = half ? scores[1] : scores[0], own[2] = {q[0].dot(key[pass]), q[1].dot(key[pass])};
+        if (at == position) score = half ? own[1] : own[0];
+        if (at > position) score = -1e30f;
         score *= 1.4426950408889634f * rsqrtf((float)DIM);
         float best = score;
 #pragma unroll
@@ -476,6 +472,10 @@ __device__ __forceinline__ void attend(const Arguments &a, int layer, const u16 
             publish(to + DIM / 2, pair(heard[h][2], heard[h][3]));
         }
         __syncwarp();
+        // The next position finds this one as it would find it in the cache, so that both sum in the same order.
+        if (pass + 1 < a.passes && at == position)
+#pragma unroll
+            for (int d = 0; d < DIM / 16; ++d) keys[d] = *(const uint4 *)(k + at * NEXT + half * (DIM / 2) + d * 8);
     }
 }
 
