@@ -182,10 +182,10 @@ def sizes_of(layer: SparseMLP) -> tuple[int, int, int]:
 def candidates(sizes: Sizes) -> Iterator[Blocks]:
     """All but the depths, which decide the order of sums and must be equal for all batches."""
     now = sizes.blocks
-    for stages, warps, sharing in product((2, 3, 4, 6), (4, 8), (0, 1, 2, 3)):
+    for stages, warps, sharing in product((3, 4, 6), (4, 8), (0, 1, 2)):
         for rows in (n for n in (16, 32, 64) if not sizes.hidden % n):
             yield now._replace(inner=rows, inner_stages=stages, inner_warps=warps, inner_sharing=sharing)
-        for rows in (n for n in (16, 32, 64, 128) if not sizes.width % n):
+        for rows in (n for n in (32, 64, 128) if not sizes.width % n):
             yield now._replace(outer=rows, outer_stages=stages, outer_warps=warps, outer_sharing=sharing)
 
 

@@ -90,6 +90,7 @@ def test_a_frame_is_the_same_in_any_batch(networks: tuple[CodePredictor, CodePre
         assert torch.equal(part, whole[:, begin:end]), (begin, end)
 
 
+@torch.inference_mode()
 def test_captured_launches_of_several_batches_share_a_workspace(
     networks: tuple[CodePredictor, CodePredictor],
 ) -> None:

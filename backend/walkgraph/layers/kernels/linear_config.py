@@ -209,6 +209,31 @@ TABLE: dict[Case, dict[int, Config]] = {
         16: Config(64, 128, split=4, stages=5, swap=True, prefetch=0, pdl=0),
         32: Config(64, 128, split=4, swap=True, prefetch=0, pdl=2),
     },
+    (2560, 1024, False): {
+        1: Config(4, 1024, stages=1, vector=True),
+        16: Config(64, 128, stages=5, before=True, prefetch=1024, tiles=True, pdl=2),
+        32: Config(64, 128, stages=8, before=True, prefetch=1024, tiles=True, pdl=2),
+    },
+    (768, 1024, True): {
+        1: Config(4, 1024, stages=1, vector=True),
+        16: Config(64, 64, stages=8, swap=True, prefetch=1024),
+        32: Config(128, 128, stages=5, before=True, prefetch=512, tiles=True, pdl=2),
+    },
+    (1024, 768, False): {
+        1: Config(4, 256, stages=1, vector=True),
+        16: Config(64, 128, stages=5, swap=True, prefetch=1024, pdl=2),
+        32: Config(64, 64, stages=8, swap=True, prefetch=512, pdl=2),
+    },
+    (128, 1024, False): {
+        1: Config(2, 1024, stages=1, vector=True, prefetch=1024),
+        4: Config(2, 512, stages=1, vector=True, prefetch=1024),
+        64: Config(16, 128, split=8, stages=1, prefetch=128),
+    },
+    (3072, 1024, False): {
+        1: Config(4, 1024, stages=1, vector=True),
+        16: Config(64, 64, split=4, stages=8, swap=True, prefetch=1024, pdl=2),
+        32: Config(128, 128, stages=5, before=True, prefetch=0, tiles=True, pdl=2),
+    },
 }
 """Measured on an H200: case -> largest row count served -> config. In a decode step of such linears, overlapping
 launches are faster for one row and slower for more."""
