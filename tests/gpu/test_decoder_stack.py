@@ -95,7 +95,7 @@ def test_captured_launches_of_several_batches_share_a_workspace(
     networks: tuple[CodePredictor, CodePredictor],
 ) -> None:
     model, _ = networks
-    graphs, kept = list[torch.cuda.CUDAGraph](), list[tuple[Tensor, Tensor]]()
+    graphs, inputs, kept = list[torch.cuda.CUDAGraph](), list[object](), list[tuple[Tensor, Tensor]]()
     for count in (1, 16, 5):
         given = rows(count), rows(count, 6), codes_of(count)
         wanted = logits(model, *given)
@@ -103,6 +103,7 @@ def test_captured_launches_of_several_batches_share_a_workspace(
         with torch.cuda.graph(graph):
             made = logits(model, *given)
         graphs.append(graph)
+        inputs.append(given)  # which the graph reads again
         kept.append((made, wanted))
     for _ in range(20):
         for graph, (made, wanted) in zip(graphs, kept, strict=True):

@@ -4,18 +4,22 @@ the result. The `cuda-bindings` package and the compiler come with PyTorch for C
 import ctypes
 import hashlib
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from triton.runtime.cache import get_cache_manager
 
 
+@cache
 def is_available() -> bool:
     """True if sources can be compiled here."""
-    return find_spec("cuda") is not None and find_spec("cuda.bindings") is not None
+    try:
+        version = import_module("cuda.bindings.nvrtc").nvrtcVersion()
+    except (ImportError, RuntimeError):  # no package, or no compiler that it could load
+        return False
+    return version[0].value == 0
 
 
 class CudaKernel:
@@ -68,6 +72,8 @@ def _architecture() -> str:
 
 
 def _cubin(source: str, options: Sequence[str]) -> bytes:
+    from triton.runtime.cache import get_cache_manager
+
     key = hashlib.sha256("\0".join([source, *options, str(torch.version.cuda)]).encode()).hexdigest()
     cache = get_cache_manager(key)
     if (kept := cache.get_file("kernel.cubin")) is not None:

@@ -1,19 +1,28 @@
 """Decoder layers for few rows and short contexts, and the head behind them, in one launch: see `decoder_stack.cu`.
 
-Shape letters: R rows, B frames, W width, G key/value heads, D head dim, V vocabulary, P positions of a frame.
+Shape letters: R rows, B frames, W width, H query heads, G key/value heads, D head dim, F hidden width, V vocabulary, P
+positions of a frame.
 """
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
-from walkgraph.layers.decoder_stack import MOST_ROWS, LayerWeights, StackSizes
+from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.kernels.cuda_source import CudaKernel, is_available
 from walkgraph.layers.kernels.workspaces import Workspaces
+from walkgraph.layers.linear.mlp import SwiGLU
+from walkgraph.layers.norm.rms_norm import RMSNorm
 
+MOST_ROWS = 16
+"""Rows of a launch, at most."""
+POSITIONS = 16
+"""Of each frame."""
 _BLOCKS, _WARPS, _THREADS = 128, 8, 320
 _CHUNK, _UNIT, _RING, _PITCH = 1024, 8, 10, 20
 """As in the source: K of a stage, its weight rows, stages in shared memory, and a column's place in the sums."""
@@ -22,6 +31,49 @@ _DEEPEST = 3072
 """The most K: a lane holds its part of all rows in registers."""
 _EMPTY = -1
 """A pair of numbers that is not yet published, as int16."""
+
+
+@dataclass(frozen=True)
+class StackSizes:
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    vocab: int
+    layers: int
+    eps: float
+
+
+class LayerWeights(NamedTuple):
+    """Contiguous."""
+
+    qkv: Tensor
+    """`[(H + 2G) D, W]`"""
+    out: Tensor
+    """`[W, H D]`"""
+    gate_up: Tensor
+    """`[2F, W]`: gate rows first."""
+    down: Tensor
+    """`[W, F]`"""
+    before: Tensor
+    """`[W]`: of the norm before attention; `after`: of the one before the MLP."""
+    after: Tensor
+    q_norm: Tensor
+    """`[D]`; `k_norm` likewise."""
+    k_norm: Tensor
+
+    @classmethod
+    def of(cls, layer: DecoderLayer) -> Self | None:
+        """The weights of a packed layer, or None if it has other parts: biases, no norms of heads, another MLP."""
+        attention, mlp = layer.self_attn, layer.get_submodule("mlp")
+        packed = attention.packed[""]
+        if packed.bias is not None or not attention.shape.qk_norm or not isinstance(mlp, SwiGLU) or mlp.gate_up is None:
+            return None
+        names = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+        norms = (cast(RMSNorm, layer.get_submodule(name)).weight for name in names)
+        out = attention.part("o_proj", "").weight
+        return cls(packed.weight, out, mlp.gate_up.weight, mlp.down_proj.weight, *norms)
 
 
 class _Arguments(ctypes.Structure):
@@ -94,12 +146,27 @@ class DecoderStack:
         )
 
 
+def stack_of(
+    sizes: StackSizes, positions: int, layers: Sequence[DecoderLayer], norm: Tensor, frequencies: Tensor
+) -> DecoderStack | None:
+    """The packed layers as one launch, or None where there is none for them; norm `[W]`: the final one; frequencies
+    float32 `[D / 2]`: radians per position; positions: of each frame."""
+    if not norm.is_cuda or norm.dtype != torch.bfloat16 or positions != POSITIONS:
+        return None
+    weights = [one for layer in layers if (one := LayerWeights.of(layer)) is not None]
+    if len(weights) < len(layers) or unfit(sizes, norm.device) is not None:
+        return None
+    return DecoderStack(sizes, weights, norm, frequencies)
+
+
 def unfit(sizes: StackSizes, device: torch.device) -> str | None:
     """The reason that layers of these sizes can't run in one launch; None if they can."""
     if torch.cuda.get_device_capability(device) != (9, 0):
         return "the launch is written for compute capability 9.0"
+    if torch.cuda.get_device_properties(device).multi_processor_count < _BLOCKS:
+        return f"the launch takes {_BLOCKS} processors"
     if not is_available():
-        return "the package `cuda-bindings` is missing"
+        return "the package `cuda-bindings` or NVIDIA's run-time compiler is missing"
     return unfit_sizes(sizes)
 
 

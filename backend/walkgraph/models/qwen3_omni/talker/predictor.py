@@ -10,7 +10,7 @@ dim.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
+from typing import NamedTuple, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,15 +20,12 @@ from walkgraph.architectures.language.model import decoder_layer
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.decoder_stack import MOST_ROWS, StackSizes, stack_of
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.kernels.decoder_stack import MOST_ROWS, DecoderStack, StackSizes, stack_of
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-
-if TYPE_CHECKING:
-    from walkgraph.layers.kernels.decoder_stack import DecoderStack
 
 _FRAMES = 512
 """Frames that constants are made for ahead."""
@@ -212,7 +209,7 @@ class _Layers:
 class _Launches:
     """One launch for all layers."""
 
-    def __init__(self, network: CodePredictor, stack: "DecoderStack", k: Tensor, v: Tensor) -> None:
+    def __init__(self, network: CodePredictor, stack: DecoderStack, k: Tensor, v: Tensor) -> None:
         self._network, self._stack, self._k, self._v = network, stack, k, v
 
     def first(self, hidden: Tensor, first: Tensor) -> Tensor:
