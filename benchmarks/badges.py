@@ -85,7 +85,7 @@ def main() -> None:
     with home() as folder, service(folder) as found:
         deploy(found.client)
         with sync_playwright() as playwright:
-            path = shutil.which("chromium")
+            path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=not given.headed)
             figures = {"load of the machine before, processes": load}
             for level in ("summary", "full"):

@@ -173,7 +173,8 @@ def drawn(client: Client) -> Iterator[Page]:
     """The canvas of components of the starter's graph, which has run once."""
     client.put_document("graph", "drawn", {**client.graph("shapes"), "name": "drawn"})
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
         page.set_default_timeout(60_000)
         page.add_init_script(f"({WATCH})()")

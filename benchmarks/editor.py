@@ -73,7 +73,7 @@ def chain(nodes: int) -> dict[str, Any]:
 async def measure(client: Client, rounds: int, *, headless: bool) -> dict[str, float]:
     figures: dict[str, float] = {}
     async with async_playwright() as playwright:
-        path = shutil.which("chromium")
+        path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
         browser = await playwright.chromium.launch(executable_path=path, args=FLAGS, headless=headless)
         for nodes, rate in ((300, 200), (1000, 0)):
             async with studio(browser, client) as page:

@@ -18,6 +18,8 @@ FLAGS = (
     "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
     "--disable-sync --force-color-profile=srgb --use-fake-ui-for-media-stream --use-fake-device-for-media-stream"
 ).split()
+BROWSERS = ("chromium-headless-shell", "chromium")
+"""The first has no window to draw, and takes a sixth less of a test's CPU time."""
 WINDOW = {"width": 1440, "height": 900}
 
 
@@ -33,10 +35,14 @@ TWO_RANKS = {
 set_options(timeout=PATIENCE * 1000)
 
 
+def browser_path() -> str | None:
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """Closed after the last test of this folder: until then Playwright's event loop runs in this thread."""
-    path = shutil.which("chromium")
+    path = browser_path()
     assert path, "the browser tier needs chromium; `./dev test` installs it where it may"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ import soundfile
 from PIL import Image
 from playwright.sync_api import Browser, Locator, ViewportSize, sync_playwright
 
-from tests.browser.conftest import FLAGS
+from tests.browser.conftest import FLAGS, browser_path
 from tests.browser.expecting import expect
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service, service
@@ -185,7 +184,7 @@ def main() -> None:
         with service(folder / "home") as running, sync_playwright() as playwright:
             running.up()
             running.wait_ready("shapes")
-            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            chromium = playwright.chromium.launch(executable_path=browser_path(), args=FLAGS)
             for take, window in TAKES:
                 if not wanted or take.__name__ in wanted:
                     take(sit_down(chromium, running, window, folder))
