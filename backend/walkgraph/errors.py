@@ -11,6 +11,7 @@
 `ErrorInfo` is the form an error takes on the wire, in the store and at the client.
 """
 
+import re
 from typing import Literal
 
 import msgspec
@@ -60,6 +61,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MOST_CHARACTERS = 4000
+_CODE = re.compile(r"(code=|bearer[ .]|\bwg_[0-9a-f]{8}_)[\w\-.%]+", re.IGNORECASE)
 
 
 class WalkgraphError(Exception):
@@ -114,3 +116,8 @@ def sendable(message: str) -> str:
     if len(message) > _MOST_CHARACTERS:
         message = f"{message[:_MOST_CHARACTERS]}..."
     return message if message.isascii() else message.encode(errors="replace").decode()
+
+
+def without_codes(text: str) -> str:
+    """The text without credentials recognizable by their form: codes, bearer tokens, keys."""
+    return _CODE.sub(r"\1***", text)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 import select
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, cast
 
 import structlog
+
+from walkgraph.errors import without_codes
 
 WINDOW_SECONDS = 60.0
 LINES = 60
@@ -30,8 +31,6 @@ OTHERS = "others"
 
 _WHAT = 200
 """Characters of a message that identify its kind."""
-
-_CODE = re.compile(r"(code=|bearer[ .]|\bwg_[0-9a-f]{8}_)[\w\-.%]+", re.IGNORECASE)
 
 
 def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...] = ()) -> None:
@@ -64,11 +63,6 @@ def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )  # fmt: skip
-
-
-def without_codes(text: str) -> str:
-    """The text without credentials recognizable by their form: codes, bearer tokens, keys."""
-    return _CODE.sub(r"\1***", text)
 
 
 def reclaim() -> None:

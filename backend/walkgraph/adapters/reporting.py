@@ -8,8 +8,7 @@ import traceback
 from pathlib import Path
 
 from walkgraph.abi.calls import CallFailed
-from walkgraph.errors import Refused, sendable
-from walkgraph.logs import without_codes
+from walkgraph.errors import Refused, sendable, without_codes
 from walkgraph.nodes import BadInput
 from walkgraph.settings import Settings, environment_secrets, read_token
 

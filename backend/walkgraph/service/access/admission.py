@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from walkgraph.logs import without_codes
+from walkgraph.errors import without_codes
 from walkgraph.service.access.auditing import Audit, act
 from walkgraph.service.access.callers import ALL, SOCKET, Caller, needed
 from walkgraph.service.access.keys import PREFIX, Keyring
