@@ -13,6 +13,7 @@ import torch
 from walkgraph.architectures.language.model import decoder_layer
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.kernels import decoder_stack
+from walkgraph.layers.kernels.cuda_source import compiled, is_available
 from walkgraph.layers.kernels.decoder_stack import LayerWeights, StackSizes, shared_bytes, stack_of, unfit_sizes
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor
@@ -108,6 +109,17 @@ def test_the_source_reads_the_arguments_in_the_order_that_they_are_given() -> No
     named = re.sub(r"//.*", "", inside)
     fields = re.findall(r"\*?(\w+)(?=[,;])", named)
     assert fields == [name for name, *_ in decoder_stack._Arguments._fields_]
+
+
+@pytest.mark.skipif(not is_available(), reason="needs NVIDIA's run-time compiler")
+def test_the_source_compiles_without_a_gpu_and_refuses_rows_that_it_has_no_tiles_for() -> None:
+    sizes = {"WIDTH": 1024, "HEADS": 16, "GROUPS": 8, "HIDDEN": 3072, "VOCAB": 2048, "LAYERS": 5}
+    options = ["-std=c++17", "-arch=sm_90a", *(f"-D{name}={value}" for name, value in sizes.items())]
+    made = compiled(SOURCE, [*options, "-DROWS=16"])
+    assert made.startswith(b"\x7fELF")
+    assert b"decoder_stack" in made
+    with pytest.raises(RuntimeError, match="rows are halves of a tensor core's tile"):
+        compiled(SOURCE, [*options, "-DROWS=12"])
 
 
 def test_a_predictor_sums_the_embeddings_of_codes_that_nothing_could_choose_as_code_0() -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+SHARED = Path(__file__).with_name("common.cuh")
+"""What sources include."""
+
 
 @cache
 def is_available() -> bool:
@@ -74,7 +77,8 @@ def _architecture() -> str:
 def _cubin(source: str, options: Sequence[str]) -> bytes:
     from triton.runtime.cache import get_cache_manager
 
-    key = hashlib.sha256("\0".join([source, *options, str(torch.version.cuda)]).encode()).hexdigest()
+    parts = (source, SHARED.read_text(), *options, str(torch.version.cuda))
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     cache = get_cache_manager(key)
     if (kept := cache.get_file("kernel.cubin")) is not None:
         return Path(kept).read_bytes()
@@ -93,7 +97,10 @@ def compiled(source: str, options: Sequence[str]) -> bytes:
             raise RuntimeError(f"NVRTC: {error.name}")
         return values[0] if values else None
 
-    program = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    shared = [SHARED.read_bytes()]
+    program = checked(
+        nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(shared), shared, [SHARED.name.encode()])
+    )
     try:
         (outcome,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if outcome.value:
