@@ -109,6 +109,7 @@ def test_digest_is_of_the_content_without_the_layout() -> None:
         (b'{"name": "a", "nodes": {' + b",".join(b'"n%d":{}' % i for i in range(2001)) + b"}}", "2001 nodes"),
         (b'{"name": "a", "layout": [' + b"0," * 100_001 + b"0]}", "more than"),
     ],
+    ids=lambda given: given if isinstance(given, str) else f"{len(given)} bytes",
 )
 def test_refused_at_the_door(data: bytes, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):

@@ -192,7 +192,11 @@ def test_where_nobody_listens_nothing_is_held() -> None:
     assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.rest(1.0)) == ("off", 0, None, 0.0)
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x80\x04K\x01.", b"\xff" * 10, b"\x00" * (e.MAX_BYTES + 1)])
+@pytest.mark.parametrize(
+    "frame",
+    [b"", b"\x80\x04K\x01.", b"\xff" * 10, b"\x00" * (e.MAX_BYTES + 1)],
+    ids=["empty", "pickle", "no msgpack", "too long"],
+)
 def test_a_frame_that_is_no_packet_is_refused(frame: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         e.decode(frame)
