@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pybase64
 
 from walkgraph.client.values import Binary, Picture, Sound, Tensor, Turn
 
@@ -40,7 +40,7 @@ class Packing:
     def media(self, modality: str, data: bytes) -> Any:
         if self._framing:
             return {"type": modality, "frame": self._framed(data)}
-        return base64.b64encode(data).decode()
+        return pybase64.b64encode(data).decode()
 
     def tensor(self, modality: str, given: Any) -> Any:
         import numpy as np

@@ -5,13 +5,14 @@ NumPy and Pillow are imported where they are needed, not before.
 
 from __future__ import annotations
 
-import base64
 import io
 import wave
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import pybase64
 
 from walkgraph.media_types import suffix_of
 
@@ -144,7 +145,7 @@ class Sound(Binary):
         return _sound_files().read(io.BytesIO(self.data), dtype="float32", always_2d=True)[0]
 
     def _repr_html_(self) -> str:
-        return f'<audio controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></audio>'
+        return f'<audio controls src="data:{self.mime};base64,{pybase64.b64encode(self.data).decode()}"></audio>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +153,7 @@ class Video(Binary):
     """An encoded video; notebooks play it."""
 
     def _repr_html_(self) -> str:
-        return f'<video controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></video>'
+        return f'<video controls src="data:{self.mime};base64,{pybase64.b64encode(self.data).decode()}"></video>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -258,7 +259,7 @@ def _content(value: Mapping[str, Any], frames: Sequence[Bytes], key: str) -> Byt
     if "frame" in value:
         number: int = value["frame"]
         return frames[number]
-    return base64.b64decode(value[key])
+    return pybase64.b64decode(value[key])
 
 
 def _tensor(value: Mapping[str, Any], frames: Sequence[Bytes]) -> Tensor | None:

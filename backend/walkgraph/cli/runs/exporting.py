@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import platform
@@ -11,6 +10,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pybase64
 
 from walkgraph.cli.runs import request
 from walkgraph.errors import Conflict, InvalidInput
@@ -119,7 +120,7 @@ def _media(value: Any) -> bytes | None:
     if not isinstance(text, str):
         return None
     try:
-        data = base64.b64decode(text.rpartition(";base64,")[2], validate=True)
+        data = pybase64.b64decode(text.rpartition(";base64,")[2], validate=True)
     except (binascii.Error, ValueError):
         return None
     return data if _suffix(data) != ".bin" else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pybase64
 
 from walkgraph.cli.show import films
 from walkgraph.errors import InvalidInput, NotFound
@@ -82,7 +83,7 @@ def _input(modality: str, text: str) -> Any:
         more = "" if modality in MEDIA else ": numbers as `0.1 0.2`, or a file of them in JSON"
         raise NotFound(f"there is no file `{text}`; this input is of type {modality}{more}")
     if modality in MEDIA:
-        return base64.b64encode(path.read_bytes()).decode()
+        return pybase64.b64encode(path.read_bytes()).decode()
     from walkgraph.graph.reading.guard import read_json
 
     return {"type": modality, "data": read_json(path.read_bytes())}
@@ -170,7 +171,7 @@ def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> l
             path = _path(out, declared, result, name, value, everything=everything)
             path = path if number == 0 else path.with_stem(f"{path.stem}-{number}")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(base64.b64decode(value.pop("data")))
+            path.write_bytes(pybase64.b64decode(value.pop("data")))
             value["file"] = str(path)
             written.append(str(path))
     return written
@@ -191,8 +192,8 @@ def _whole_sound(values: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     from walkgraph.service.values import wav
 
-    whole = wav.joined([base64.b64decode(value["data"]) for value in values])
-    return None if whole is None else {**values[0], "data": base64.b64encode(whole).decode()}
+    whole = wav.joined([pybase64.b64decode(value["data"]) for value in values])
+    return None if whole is None else {**values[0], "data": pybase64.b64encode(whole).decode()}
 
 
 def _path(

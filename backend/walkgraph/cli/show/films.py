@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pybase64
 
 FILM = "film"
 """The output whose pictures form a film."""
@@ -24,7 +25,7 @@ def write_film(values: Sequence[dict[str, Any]], path: Path) -> None:
     loop restarts."""
     from PIL import Image
 
-    frames = [Image.open(io.BytesIO(base64.b64decode(value["data"]))).convert("RGB") for value in values]
+    frames = [Image.open(io.BytesIO(pybase64.b64decode(value["data"]))).convert("RGB") for value in values]
     stays = [_FRAME_MS] * (len(frames) - 1) + [_END_MS]
     more = {"save_all": True, "append_images": frames[1:], "duration": stays, "loop": 0}
     frames[0].save(path, format=_FORMATS[path.suffix.lower()], **more)

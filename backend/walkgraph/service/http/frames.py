@@ -8,9 +8,10 @@ parts of a form.
 objects replace the base64 texts. `plain` turns such a body back into JSON.
 """
 
-import base64
 from collections.abc import Sequence
 from typing import Any, cast
+
+import pybase64
 
 from walkgraph.errors import InvalidInput
 from walkgraph.service.http import limits
@@ -74,7 +75,7 @@ class _Placing:
 def plain(value: Any) -> Any:
     """The body with its bytes encoded as base64."""
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return pybase64.b64encode(value).decode()
     if isinstance(value, dict):
         return {key: plain(child) for key, child in cast(dict[str, Any], value).items()}
     if isinstance(value, list) and any(isinstance(child, dict | bytes) for child in cast(list[Any], value)):

@@ -1,8 +1,8 @@
 """Answers whose bytes are not put together: each piece goes to the socket as it is, at the pace of its client."""
 
-import binascii
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 
+import pybase64
 from starlette.responses import Response, StreamingResponse
 
 WINDOW_BYTES = 1024 * 1024
@@ -27,7 +27,7 @@ class Base64:
 
     def encoded(self) -> Iterator[bytes]:
         for at in range(0, len(self._data), ENCODED_BYTES):
-            yield binascii.b2a_base64(self._data[at : at + ENCODED_BYTES], newline=False)
+            yield pybase64.b64encode(self._data[at : at + ENCODED_BYTES])
 
 
 Piece = bytes | memoryview | Base64

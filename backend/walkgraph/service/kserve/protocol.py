@@ -5,13 +5,13 @@ else is a tensor of numbers. The request's parameters are the task's. A request 
 one, so that one reader validates both.
 """
 
-import base64
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
+import pybase64
 from pydantic import BaseModel, ConfigDict, Field
 
 from walkgraph.errors import InvalidInput
@@ -288,7 +288,7 @@ def _entries(name: str, made: Sequence[m.Value]) -> list[_Entry]:
     if all(isinstance(value, m.Blob) for value in made):
         data = [value.data for value in made if isinstance(value, m.Blob)]
         said = {"content_type": "base64", "mime": mime_of(data[0])}
-        return [_bytes(name, data, said, lambda: [base64.b64encode(one).decode() for one in data])]
+        return [_bytes(name, data, said, lambda: [pybase64.b64encode(one).decode() for one in data])]
     arrays = [_tensor(value) for value in made]
     first = arrays[0]
     if first is not None and all(a is not None and (a.dtype, a.shape) == (first.dtype, first.shape) for a in arrays):

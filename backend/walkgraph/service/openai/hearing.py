@@ -1,11 +1,12 @@
 """Converts clients' audio to WAV, the format that tasks take."""
 
 import asyncio
-import base64
 import binascii
 import importlib
 import io
 from typing import Any
+
+import pybase64
 
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest
 from walkgraph.service.openai.serving import unsupported
@@ -30,7 +31,7 @@ def _as_wav(data: str, room: int, at: str) -> tuple[str, int]:
     """(WAV in base64, number of samples). `room`: most samples."""
     library: Any = importlib.import_module("soundfile")
     try:
-        raw = base64.b64decode(data, validate=True)
+        raw = pybase64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise unsupported(at, "invalid_value", "this is not base64") from None
     try:
@@ -42,4 +43,4 @@ def _as_wav(data: str, room: int, at: str) -> tuple[str, int]:
         raise unsupported(at, "invalid_value", "this audio can't be read; send WAV, MP3 or FLAC") from None
     if len(samples) > most:
         raise unsupported(at, "invalid_value", f"the audio of a request may have {MAX_SAMPLES} samples; shorten it")
-    return base64.b64encode(sound.written(sound.Sound(rate, samples))).decode(), samples.size
+    return pybase64.b64encode(sound.written(sound.Sound(rate, samples))).decode(), samples.size

@@ -1,13 +1,13 @@
 """Writes the answer of a chat completion from the runs of its choices: whole, or in OpenAI's chunks as they come."""
 
 import asyncio
-import base64
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple
 
 import msgspec
+import pybase64
 
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
@@ -146,7 +146,7 @@ async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[st
             message |= {"content": text or None, "tool_calls": calls}
         if sent.audio is not None:
             data = await asyncio.to_thread(sound.encoded, heard, _FORMATS.get(sent.format, sent.format))
-            message |= {"content": None, "audio": _sound(run.id, base64.b64encode(data).decode(), text)}
+            message |= {"content": None, "audio": _sound(run.id, pybase64.b64encode(data).decode(), text)}
         logprobs = None if sent.logprobs is None else _logprobs(scored)
         choices.append({"index": i, "message": message, "logprobs": logprobs, **_finish(ended)})
     return {
@@ -316,7 +316,7 @@ class Chunks:
 
 def _heard(data: bytes) -> Iterator[dict[str, Any]]:
     if data:
-        yield {"audio": {"data": base64.b64encode(data).decode()}}
+        yield {"audio": {"data": pybase64.b64encode(data).decode()}}
 
 
 def _event(value: dict[str, Any]) -> bytes:

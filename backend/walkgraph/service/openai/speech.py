@@ -3,12 +3,12 @@
 Nothing is sent before the first piece of audio, so that earlier errors set the status.
 """
 
-import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import ExitStack
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
+import pybase64
 import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from starlette.requests import Request
@@ -218,7 +218,7 @@ class _Sound(Streamed):
 async def _events(speech: Speech, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     try:
         async for piece in pieces:
-            yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
+            yield _event({"type": "speech.audio.delta", "audio": pybase64.b64encode(piece).decode()})
         yield _event({"type": "speech.audio.done", "usage": speech.usage()})
     except WalkgraphError as error:
         yield _event({"type": "error", **dialects.openai_error(problems.said_of(error))})

@@ -1,6 +1,5 @@
 """The components `openai.*`: a call -> a request in OpenAI's form, the server's answer -> outputs."""
 
-import base64
 import binascii
 import json
 import re
@@ -8,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+import pybase64
 
 from walkgraph.errors import InvalidInput
 from walkgraph.media_types import mime_of
@@ -159,10 +159,10 @@ def _part(part: m.Part) -> Fields:
         case m.Small(value=str() as text):
             return {"type": "text", "text": text}
         case m.Blob(data=data) if (mime := mime_of(data)).startswith("image/"):
-            url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+            url = f"data:{mime};base64,{pybase64.b64encode(data).decode()}"
             return {"type": "image_url", "image_url": {"url": url}}
         case m.Blob(data=data) if mime_of(data) in _AUDIO:
-            audio = {"data": base64.b64encode(data).decode(), "format": _AUDIO[mime_of(data)]}
+            audio = {"data": pybase64.b64encode(data).decode(), "format": _AUDIO[mime_of(data)]}
             return {"type": "input_audio", "input_audio": audio}
         case _:
             raise InvalidInput("a conversation for OpenAI's API has texts, pictures and WAV sound")
@@ -190,7 +190,7 @@ async def images(given: Given, outside: Outside) -> dict[str, m.Value]:
     found = await _posted(given, outside, "/images/generations", body)
     encoded = _first(_object(found.body).get("data")).get("b64_json")
     try:
-        data = base64.b64decode(encoded, validate=True) if isinstance(encoded, str) else b""
+        data = pybase64.b64decode(encoded, validate=True) if isinstance(encoded, str) else b""
     except (binascii.Error, ValueError):
         data = b""
     if not mime_of(data).startswith("image/"):

@@ -5,12 +5,12 @@ Large bytes are not put into the text. It is encoded with a mark in their place,
 between its parts: base64 is encoded as it is sent.
 """
 
-import base64
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+import pybase64
 
 from walkgraph.service.http.pieces import Base64, Bytes, Piece
 
@@ -35,7 +35,7 @@ class InText:
     numbers = True
 
     def put(self, key: str, data: Bytes) -> dict[str, Any]:
-        return {key: base64.b64encode(data).decode()}
+        return {key: pybase64.b64encode(data).decode()}
 
 
 IN_TEXT = InText()

@@ -1,7 +1,6 @@
 """Converts values to and from clients' JSON: `{"type": "text", "text": ...}`, media in base64, tensors as nested lists
 or bytes; or with the bytes in binary frames beside the JSON."""
 
-import base64
 import binascii
 import re
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
+import pybase64
 
 from walkgraph.errors import InvalidInput
 from walkgraph.media_types import mime_of
@@ -89,7 +89,7 @@ def _unencoded(given: Any, pointer: str) -> bytes:
             raise InvalidInput("a `data:` URL must hold base64 (`data:image/png;base64,...`)", pointer)
         given = given[head.end() :]
     try:
-        return base64.b64decode(given, validate=True)
+        return pybase64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidInput("this is not base64", pointer) from None
 

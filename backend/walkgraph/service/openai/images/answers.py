@@ -5,7 +5,6 @@ In `usage`, `input_tokens` counts the tokens read of texts and images, and `outp
 """
 
 import asyncio
-import base64
 import io
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 import anyio.to_thread
 import msgspec
+import pybase64
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -191,7 +191,7 @@ def encode(data: bytes, form: str, quality: int) -> _Encoded:
                 data = made.getvalue()
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
         raise _broken("the run's image could not be read") from None
-    return _Encoded(base64.b64encode(data).decode(), width, height)
+    return _Encoded(pybase64.b64encode(data).decode(), width, height)
 
 
 # ── all at once ─────────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,9 @@
 """One response of `/v1/realtime`: a run as OpenAI's events, complete and in order however the run ends."""
 
-import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pybase64
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.service.http import dialects, problems
@@ -81,7 +82,7 @@ class Answer:
                 for at in range(0, len(pcm), DELTA_BYTES):
                     piece = pcm[at : at + DELTA_BYTES]
                     self._grow("", piece)
-                    await self._tell("response.output_audio.delta", delta=base64.b64encode(piece).decode())
+                    await self._tell("response.output_audio.delta", delta=pybase64.b64encode(piece).decode())
             case _:
                 pass
 

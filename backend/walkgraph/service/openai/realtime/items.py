@@ -1,6 +1,5 @@
 """A conversation over `/v1/realtime`: its items in order, within limits, and the buffer of uncommitted audio."""
 
-import base64
 import binascii
 import secrets
 from collections.abc import Iterator, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import pybase64
 
 from walkgraph.media_types import mime_of
 from walkgraph.service.http import limits
@@ -71,11 +71,11 @@ def _shown(part: Part, role: Role, *, whole: bool) -> dict[str, Any]:
         case "text":
             return {**found, "text": part.text}
         case "audio":
-            audio = {"audio": base64.b64encode(part.data).decode()} if whole else {}
+            audio = {"audio": pybase64.b64encode(part.data).decode()} if whole else {}
             return {**found, **audio, "transcript": part.text or None}
         case _:
             mime = mime_of(bytes(part.data[:16]))
-            url = f"data:{mime};base64,{base64.b64encode(part.data).decode()}"
+            url = f"data:{mime};base64,{pybase64.b64encode(part.data).decode()}"
             return {**found, **({"image_url": url} if whole else {})}
 
 
@@ -112,7 +112,7 @@ def _read_part(content: Content, role: Role, taken: frozenset[str], at: str) -> 
 def pcm_of(text: str, pointer: str) -> bytes:
     """Decodes base64. Raises Unprocessable."""
     try:
-        return base64.b64decode(text, validate=True)
+        return pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise wrong(pointer, "this is not base64") from None
 
