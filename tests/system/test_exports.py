@@ -170,6 +170,25 @@ def test_the_critical_path_is_the_time_on_the_clients_clock(ran: Ran) -> None:
         assert 0 < computed / 1e6 <= busy + slack
 
 
+def test_the_profile_is_the_time_on_the_clients_clock_and_has_every_border(ran: Ran) -> None:
+    found = ran.why["profile"]
+    spent = {row["share"]: row["seconds"] for row in found["shares"]}
+    assert found["exact"]
+    assert sum(spent.values()) == pytest.approx(found["seconds"])
+    assert ran.trace["seconds"] < found["seconds"] < ran.seconds
+    # The picture is decoded, and the answer has one.
+    assert all(spent[share] > 0 for share in ("socket", "decode", "queue", "host", "device", "transfer", "encode"))
+    assert found["largest"] == "device"
+    # Every rank, the conductor and the service have told when they had the run.
+    assert ran.trace["lost"] or spent["other"] == 0
+    told = [moment["what"] for moment in found["moments"]]
+    way = ["service received the request", "its bytes were read", "inputs were decoded", "conductor received it",
+           "admitted", "rank 0 received it", "device began", "device ended", "conductor ended it",
+           "service heard of the end", "first byte sent", "last byte sent"]  # fmt: skip
+    assert [what for what in told if what in way] == way
+    assert {f"rank {rank} {what}" for rank in range(3) for what in ("received it", "was done")} <= set(told)
+
+
 def test_perfetto_has_all_calls_and_the_arrows_between_ranks(ran: Ran) -> None:
     """A call is told by the forward that it was in; its run's own sums count the same."""
     drawn: Counter[tuple[int, str]] = Counter()

@@ -64,7 +64,19 @@ from walkgraph.wire.answers.runs import (
     RunState,
     Steered,
 )
-from walkgraph.wire.answers.traces import Bottleneck, NodeFigures, Piece, Statistics, TraceListed, Why, WhyKind
+from walkgraph.wire.answers.traces import (
+    Bottleneck,
+    Moment,
+    NodeFigures,
+    Piece,
+    Profile,
+    Share,
+    ShareRow,
+    Statistics,
+    TraceListed,
+    Why,
+    WhyKind,
+)
 from walkgraph.wire.answers.watching import Breakpoint, Tap, Watch
 from walkgraph.wire.watching import Level
 
@@ -105,6 +117,7 @@ __all__ = [
     "Loop",
     "MadeDocuments",
     "Missing",
+    "Moment",
     "Next",
     "NodeFigures",
     "NodeTime",
@@ -118,6 +131,7 @@ __all__ = [
     "PlannedRank",
     "Plugin",
     "Problem",
+    "Profile",
     "PublishedWeights",
     "Python",
     "Queue",
@@ -132,6 +146,8 @@ __all__ = [
     "SessionKept",
     "Sessions",
     "Setting",
+    "Share",
+    "ShareRow",
     "Simulation",
     "Statistics",
     "Steered",

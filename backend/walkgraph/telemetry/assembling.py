@@ -18,6 +18,7 @@ from walkgraph.telemetry.trace import (
     Lane,
     LoopEnd,
     Passes,
+    RankPart,
     Trace,
 )
 from walkgraph.wire.watching import Level
@@ -76,6 +77,8 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         called=tuple(sorted(found.called, key=lambda one: one.asked)),
         kept=tuple(sorted(found.kept, key=lambda one: one.at)),
         passes=tuple(sorted(found.passes, key=lambda one: one.first)),
+        parts=tuple(sorted(found.parts, key=lambda one: one.rank)),
+        served=draft.served,
         # Only now, as everything before may add names.
         names=tuple(found.names),
         lost=draft.lost,
@@ -97,6 +100,7 @@ class _Assembly:
         self.called: list[CalledRun] = []
         self.kept: list[KeptCall] = []
         self.passes: list[Passes] = []
+        self.parts: list[RankPart] = []
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
@@ -132,6 +136,7 @@ class _Assembly:
                 nodes=tuple(nodes),
                 loop=loop,
                 spans=(rank, name, loop) in self._spanning,
+                does="compute" if loop else self.places.does.get(name, "compute"),
             )
             for (rank, name, loop), nodes in self._lanes.items()
         )
@@ -338,6 +343,11 @@ def _passes(found: _Assembly, event: e.RunPasses) -> None:
         found.passes.append(Passes(at=found.us(event.at), first=event.first, passes=event.passes))
 
 
+def _part(found: _Assembly, event: e.RunPart) -> None:
+    if event.run == found.run:
+        found.parts.append(RankPart(rank=event.rank, received=found.us(event.received), done=found.us(event.at)))
+
+
 _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Forward: _Assembly.forward,
     e.Launch: _Assembly.launch,
@@ -347,6 +357,7 @@ _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Kept: _kept,
     e.TaskCalled: _task_called,
     e.RunPasses: _passes,
+    e.RunPart: _part,
     e.Transfer: _Assembly.transfer,
     e.Arrival: _Assembly.arrival,
     e.RankGauge: _Assembly.gauge,

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from walkgraph.telemetry.places import Places
+from walkgraph.telemetry.profile import Profile, profile
 from walkgraph.telemetry.trace import FOLDED, Lane, Trace
 
 Key = TypeVar("Key")
@@ -75,6 +76,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: Bottleneck | None
     says: str
     """The explanation in a few sentences."""
+    profile: Profile
+    """The whole request, with what the service did before and after the run."""
 
 
 def why(trace: Trace, places: Places | None = None) -> Why:
@@ -100,6 +103,7 @@ def why(trace: Trace, places: Places | None = None) -> Why:
         path=path,
         bottleneck=bottleneck,
         says=_says(trace, total, shares, bottleneck, bool(path)),
+        profile=profile(trace),
     )
 
 

@@ -1,8 +1,8 @@
 """The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
 device times are aligned to it.
 
-    summary   RunPhase, RunPasses, Activity, Kept, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge,
-              QueueGauge
+    summary   RunPhase, RunPasses, RunPart, Activity, Kept, Looping, LoopEnded, TaskCalled, Transfer (summed),
+              RankGauge, QueueGauge
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
@@ -46,6 +46,16 @@ class RunPasses(Event, frozen=True, tag="passes"):
     """Number of the first of these steps."""
     passes: tuple[tuple[int, ...], ...]
     """For each step the pass of each loop around it, outermost first."""
+    at: float
+
+
+class RunPart(Event, frozen=True, tag="part"):
+    """A rank has nothing more to do for a run. At every level but `off`."""
+
+    run: RunId
+    rank: Rank
+    received: float
+    """When it read the message that starts the run."""
     at: float
 
 
@@ -427,6 +437,7 @@ class Sample(Event, frozen=True, tag="sample"):
 Any = (
     RunPhase
     | RunPasses
+    | RunPart
     | Forward
     | Launch
     | Activity

@@ -17,7 +17,7 @@ import msgspec
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
-from walkgraph.telemetry.trace import LoopReason, Played
+from walkgraph.telemetry.trace import LoopReason, Played, Served
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -88,6 +88,7 @@ class Draft:
     """Phases that others have seen, in case the conductor has not reported them."""
     ends: tuple[LoopReason, ...] = ()
     played: Played | None = None
+    served: Served | None = None
 
 
 @dataclass(slots=True)

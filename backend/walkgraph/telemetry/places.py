@@ -4,7 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from walkgraph.placement.tables import EdgeSource, Plan, Target, WalkPlan
+from walkgraph.placement.tables import EdgeSource, NodePlan, Plan, Target, WalkPlan
+from walkgraph.telemetry.trace import Does
+
+_ENCODED = frozenset(("image", "audio", "video", "bytes"))
+"""Modalities of files."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Places:
     """(Walk, edge name) -> the nodes that may read the edge's values."""
     writers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
     """(Walk, edge name) -> the nodes that may have produced the edge's values."""
+    does: dict[str, Does] = field(default_factory=dict[str, Does])
+    """Node -> what it does."""
     tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """(Walk, device loop) in which tokens are generated -> the rank that generates them."""
 
@@ -45,6 +51,7 @@ class Places:
             follows=frozenset(_follows(plan, into, out)),
             readers=_ends(plan, edges, streams, out, reading=True),
             writers=_ends(plan, edges, streams, into, reading=False),
+            does={node.name: _does(node) for node in plan.nodes},
             tokens={(walk.name, loop): rank for walk in plan.walks for loop, rank in _making_tokens(plan, walk)},
         )
 
@@ -68,6 +75,16 @@ def end_name(uses: Mapping[int, str], end: EdgeSource | Target, streams: Mapping
             return "@loop"
         case "out" | "result":
             return f"@{end.kind}.{end.port}"
+
+
+def _does(node: NodePlan) -> Does:
+    if node.task:
+        return "call"
+    if not node.host:
+        return "compute"
+    if not _ENCODED.isdisjoint(node.outputs.values()):
+        return "encode"
+    return "host" if _ENCODED.isdisjoint(node.inputs.values()) else "decode"
 
 
 def _nodes(plan: Plan, walk: WalkPlan) -> dict[int, str]:

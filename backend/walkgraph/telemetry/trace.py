@@ -4,6 +4,8 @@ Times are whole microseconds from `began`. Strings that repeat are indices into 
 same length; rows are in the order of `started` (blocks) or `sent` (hops).
 """
 
+from typing import Literal
+
 import msgspec
 
 from walkgraph.wire.watching import Level
@@ -11,6 +13,9 @@ from walkgraph.wire.watching import Level
 CALL, LAUNCH, FOLDED = 0, 1, 2
 """Kinds of blocks: a call of a node; iterations of a device loop; the work of a node over some time, from `summary`
 telemetry, which does not report single calls."""
+Does = Literal["compute", "host", "decode", "encode", "call"]
+"""What a lane's node does: it computes on its rank's device, or on the host; it decodes or encodes media there; it
+calls a task or a server outside."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +28,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     loop: bool
     spans: bool = False
     """The loop has parts on other ranks, which wait for each other on their devices: its times include theirs."""
+    does: Does = "compute"
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +138,35 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True):
     """For each step the pass of each loop around it, outermost first."""
 
 
+class RankPart(msgspec.Struct, frozen=True, kw_only=True):
+    """The run on one rank."""
+
+    rank: int
+    received: int
+    """When its rank read the message that starts it."""
+    done: int
+    """When its rank had nothing more to do for it."""
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """The run in the service, from its request to the last byte of its answer. What comes before the run is negative;
+    None: not yet, or not known."""
+
+    received: int | None = None
+    """When the head of the request came, or its message on a WebSocket."""
+    read: int | None = None
+    """When all of its bytes were there."""
+    submitted: int
+    """When it was decoded, checked and sent to the conductor."""
+    ended: int | None = None
+    """When the service heard of the run's end."""
+    first_sent: int | None = None
+    last_sent: int | None = None
+    """When the latest bytes of the answer had been handed to the socket."""
+    sending: int = 0
+    """Microseconds after `ended` in which bytes were handed to the socket."""
+
+
 class CalledRun(msgspec.Struct, frozen=True, kw_only=True):
     """A task that a use called: a run of its own, with its own trace."""
 
@@ -196,6 +231,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[KeptCall, ...] = ()
     """In the order of their times."""
     passes: tuple[Passes, ...] = ()
+    parts: tuple[RankPart, ...] = ()
+    """By rank."""
+    served: Served | None = None
+    """None if the service doesn't know the run any more, and in traces of earlier versions."""
     lost: int = 0
     """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""
     cut: bool = False

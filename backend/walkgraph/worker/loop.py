@@ -175,6 +175,7 @@ class WorkerLoop:
         self._links.set_peers(peers)
 
     def _start(self, message: m.Start) -> None:
+        self._telemetry.received(message.run)
         try:
             inputs = {name: values.unpack(value) for name, value in message.inputs.items()}
         except WalkgraphError as error:
@@ -210,8 +211,8 @@ class WorkerLoop:
                 self._engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
             case Send():
                 self._links.send(command, self._telemetry.transfer(command))
-            case Report(message=message, value=value):
-                self._links.conductor.send(self._with_playback(message), value)
+            case Report():
+                self._report(command)
             case MoveState():
                 self._commands.extend(self._core.handle(moving.move(self._engine.transfers, command)))
             case HoldLoops(run=run):
@@ -225,9 +226,16 @@ class WorkerLoop:
             case Release(run=run):
                 self._release(run)
 
-    def _with_playback(self, message: m.FromWorker) -> m.FromWorker:
-        """The report, with how the run's values came for a player if it is over here."""
-        if not isinstance(message, m.RankDone) or (one := self._engine.loops.playbacks.played(message.run)) is None:
+    def _report(self, command: Report) -> None:
+        message = command.message
+        if isinstance(message, m.RankDone):
+            self._telemetry.rests(message.run)
+            message = self._with_playback(message)
+        self._links.conductor.send(message, command.value)
+
+    def _with_playback(self, message: m.RankDone) -> m.RankDone:
+        """The report of a run's end, with how its values came for a player."""
+        if (one := self._engine.loops.playbacks.played(message.run)) is None:
             return message
         played = m.Played(seconds=one.position, underruns=one.underruns, late=one.late)
         return msgspec.structs.replace(message, played=played)
@@ -240,6 +248,7 @@ class WorkerLoop:
             self._engine.add(command.call)
 
     def _release(self, run: RunId) -> None:
+        self._telemetry.rests(run)
         self._links.forget(run)
         self.asked.forget(run)
         self._engine.drop(run)

@@ -26,12 +26,25 @@ from walkgraph.telemetry.trace import FOLDED, Blocks, Lane, Trace
 
 RUN = traces.RUN
 TRACE = traces.trace(3, ranks=2)
-WHY = {
+WHY: dict[str, Any] = {
     "run": RUN,
     "seconds": 2.0,
     "shares": {"admission": 0.0, "queue": 0.5, "launch": 0.001, "compute": 1.499},
     "says": "`llm` on rank 0 took 75 % of the time.",
 }
+SHARES = (("socket", 0.002), ("decode", 0.0), ("queue", 0.05), ("device", 0.148))
+PROFILE: dict[str, Any] = {
+    "seconds": 0.2,
+    "exact": True,
+    "shares": [
+        {"share": share, "seconds": spent, "part": spent / 0.2, "means": f"{share} is meant", "advice": f"mind {share}"}
+        for share, spent in SHARES
+    ],
+    "largest": "device",
+    "moments": [{"what": "service received the request", "at": 0.0}, {"what": "admitted", "at": 0.0015},
+                {"what": "last byte sent", "at": 0.2}],
+}  # fmt: skip
+WHY["profile"] = PROFILE
 LISTED = {"run": RUN, "task": "draw", "state": "done", "level": "full", "seconds": 0.5, "at": 1.75e9, "blocks": 9,
           "recorded": True}  # fmt: skip
 NODE = {"node": "llm", "rank": 0, "calls": 7, "p50": 1.0, "p95": 2.0, "p99": 3.5, "queued_p50": 0.1, "queued_p95": 0.2,
@@ -102,6 +115,42 @@ def test_json_is_the_trace_and_why(walkgraph: Call, capsys: Output) -> None:
     found = json.loads(capsys.readouterr().out)
     assert msgspec.convert(found["trace"], Trace) == TRACE
     assert found["why"] == WHY
+
+
+def test_a_profile_is_a_table_of_shares_the_largest_first_and_of_the_way(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("trace", "last", "--why") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{RUN}: 200.0 ms from its request to the last byte of its answer",
+        "",
+        "SHARE       MS  PERCENT  WHAT IT IS",
+        "device  148.00    74.0%  device is meant",
+        "queue    50.00    25.0%  queue is meant",
+        "socket    2.00     1.0%  socket is meant",
+        "",
+        "The largest share is device: mind device.",
+        "",
+        " AT MS  AFTER MS  WHAT HAPPENED",
+        "  0.00      0.00  service received the request",
+        "  1.50      1.50  admitted",
+        "200.00    198.50  last byte sent",
+    ]
+
+
+def test_a_profile_says_what_it_can_not_tell(walkgraph: Call, service: FakeService, capsys: Output) -> None:
+    shares = [{**row, "seconds": 0.0, "part": 0.0} for row in PROFILE["shares"]]
+    nothing = {**PROFILE, "seconds": 0.0, "shares": shares, "moments": [], "exact": False}
+    service.answers["GET", f"/api/v1/runs/{RUN}/why"] = httpx.Response(200, json={**WHY, "profile": nothing})
+    assert walkgraph("trace", "last", "--why") == 0
+    shown = capsys.readouterr().out
+    assert "only telemetry of level `full` reports single calls" in shown
+    assert "largest" not in shown
+
+
+def test_a_profile_is_data_too_and_is_of_one_run(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("trace", "last", "--why", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == PROFILE
+    assert walkgraph("trace", "-d", "shapes", "--why") == 2
+    assert "`--why` explains one run" in capsys.readouterr().err
 
 
 def lane_lines(trace: Trace, width: int) -> list[str]:

@@ -66,8 +66,14 @@ async def test_a_run_has_a_trace_from_its_start_on_and_it_is_kept(service: Runni
     recording = await service.services.traces.recording(run)
     assert recording is not None
     assert recording == (sample(run, now + 0.2),)
+    served = over["served"]
+    assert served["ended"] is None
+    assert served["received"] <= served["read"] <= served["submitted"] <= served["first_sent"] <= served["last_sent"]
     await service.http.delete("/api/v1/deployments/shapes?grace=0")
-    assert (await service.http.get(path)).json() == over
+    later = (await service.http.get(path)).json()
+    assert {**later, "served": {}} == {**over, "served": {}}
+    # The service hears of the end after the trace was stored.
+    assert later["served"]["ended"] > later["served"]["submitted"] == over["served"]["submitted"]
 
 
 async def test_a_trace_can_be_had_as_files(service: Running) -> None:
@@ -147,6 +153,8 @@ async def test_why_a_run_took_its_time_and_what_nodes_do_are_answered(service: R
     assert [piece["kind"] for piece in found["path"]] == ["admission", "launch", "compute"]
     assert found["bottleneck"] is not None
     assert found["bottleneck"]["lane"] == "llm"
+    assert found["profile"]["exact"]
+    assert sum(row["seconds"] for row in found["profile"]["shares"]) == pytest.approx(found["profile"]["seconds"])
     await listed(service, 1)
     for _ in range(2):
         answer = await service.http.get("/api/v1/deployments/shapes/statistics?task=text_to_image")

@@ -32,7 +32,7 @@ from walkgraph.telemetry import keeping
 from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
 from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
 from walkgraph.telemetry.places import Places
-from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, Trace
+from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, RankPart, Trace
 
 
 class World:
@@ -87,6 +87,17 @@ def test_calls_that_were_not_made_are_listed_and_take_no_time() -> None:
         (2_000_000, 1, "w", "n", "n_2", 3, (4,)),
     ]
     assert (found.lanes, found.blocks.kind) == ((), ())
+
+
+def test_each_rank_tells_when_it_had_the_run() -> None:
+    world = begun()
+    for run, rank in ((A, 1), (B, 0), (A, 0)):
+        one = e.RunPart(run=run, rank=Rank(rank), received=10.5 + rank, at=20.0)
+        world.tell(f"rank {rank}.1", one, now=20.0)
+    assert world.trace(A).parts == (
+        RankPart(rank=0, received=500_000, done=10_000_000),
+        RankPart(rank=1, received=1_500_000, done=10_000_000),
+    )
 
 
 def test_calls_become_blocks_of_lanes_with_their_times() -> None:

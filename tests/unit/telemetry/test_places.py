@@ -43,6 +43,17 @@ def test_loops_that_make_tokens_are_known_with_their_rank() -> None:
     assert Places.of(plan).tokens == {("decode", "tokens"): 0}
 
 
+def test_nodes_that_decode_and_encode_media_are_known() -> None:
+    graph = read_json(resources.bundled("graphs")["shapes"].read_bytes())
+    placement = read_json(resources.bundled("placements")["shapes_one_cpu"].read_bytes())
+    plan = judge(graph, placement, [], ()).plan
+    assert plan is not None
+    found = Places.of(plan).does
+    assert found.keys() == {node.name for node in plan.nodes}
+    wanted = ("picture_in", "picture_out", "tokenizer", "llm", "vae_decoder")
+    assert [found[name] for name in wanted] == ["decode", "encode", "host", "compute", "compute"]
+
+
 def test_nodes_wait_for_nodes_through_edges_streams_states_and_ends_of_loops() -> None:
     found = places()
     assert found.follows is not None

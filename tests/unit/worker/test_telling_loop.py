@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.loop_calls import WrittenUse, written
-from tests.support.worker_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
+from tests.support.worker_loop import ITINERARY, Desk, FakeEngine, R, Trio, Worker, outside, trio
 from tests.support.yardstick import patience
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import LoopCall
@@ -15,7 +15,7 @@ from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level, Watch
-from walkgraph.worker.events import RunLoop
+from walkgraph.worker.events import Release, Report, RunLoop
 from walkgraph.worker.loop import WorkerLoop
 
 __all__ = ["outside", "trio"]  # fixtures
@@ -85,3 +85,21 @@ def test_the_level_is_the_one_that_was_last_asked(trio: Trio, level: Level) -> N
     while not any(isinstance(event, e.Looping) for event in told.events):
         assert time.monotonic() - began < 60
         one.turn()
+
+
+@pytest.mark.parametrize("ends", ["done", "cancelled"])
+def test_a_rank_tells_how_long_it_had_a_run_however_that_ended(trio: Trio, ends: str) -> None:
+    desk, one, _ = trio
+    told = Told(one, "summary")
+    desk.say(one, m.Start(run=R, itinerary=ITINERARY, params={}, inputs={}))
+    one.turn()
+    if ends == "done":
+        one.core.answers.append([Report(m.RankDone(rank=one.rank, run=R, times=()))])
+    else:
+        one.core.answers.append([Release(R)])
+    desk.say(one, m.Cancel(run=R))
+    one.core.runs = ()
+    one.turn()
+    (part,) = [event for event in told.events if isinstance(event, e.RunPart)]
+    assert part.run == R
+    assert part.received <= part.at

@@ -45,6 +45,12 @@ Spans = Annotated[
         "--otlp", metavar="FILE", help="Write the trace as OpenTelemetry spans in OTLP JSON; `-` for standard output."
     ),
 ]
+Why = Annotated[
+    bool,
+    typer.Option(
+        "--why", help="Show only where the time of the request went, from its first byte to the last of its answer."
+    ),
+]
 Follow = Annotated[
     bool, typer.Option("--follow", "-f", help="With `--deployment`: show its live activity until Ctrl-C.")
 ]
@@ -52,11 +58,12 @@ Task = Annotated[str | None, typer.Option("--task", help="With `--deployment`: o
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The most traces listed.")]
 
 
-def command(
+def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its name
     run: Run = None,
     deployment: Deployment = None,
     perfetto: File = None,
     otlp: Spans = None,
+    why: Why = False,
     follow: Follow = False,
     task: Task = None,
     limit: Limit = 20,
@@ -66,6 +73,7 @@ def command(
 
     \b
     walkgraph trace last            the newest run
+    walkgraph trace last --why      the share of host, decode, queue, launch, device, encode, socket
     walkgraph trace 3f2a            the run whose id starts so
     walkgraph trace -d shapes       the runs of a deployment, and what its nodes take
     walkgraph trace -d shapes -f    the deployment as it runs
@@ -73,7 +81,7 @@ def command(
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
-    _check(run, deployment, files=(perfetto, otlp), follow=follow, task=task)
+    _check(run, deployment, files=(perfetto, otlp), why=why, follow=follow, task=task)
     with Client.local(Settings()) as client:
         if run is None and deployment is not None:
             if follow:
@@ -86,12 +94,20 @@ def command(
             _write(perfetto, client.trace_file(id_, "perfetto"))
         if otlp is not None:
             _write(otlp, client.trace_file(id_, "otlp"))
-        if perfetto is None and otlp is None:
+        if why:
+            _show_profile(client, id_, as_json=as_json)
+        elif perfetto is None and otlp is None:
             _show(client, id_, as_json=as_json)
 
 
 def _check(
-    run: str | None, deployment: str | None, *, files: tuple[str | None, ...], follow: bool, task: str | None
+    run: str | None,
+    deployment: str | None,
+    *,
+    files: tuple[str | None, ...],
+    why: bool,
+    follow: bool,
+    task: str | None,
 ) -> None:
     """Raise typer.BadParameter for options that exclude each other."""
     if run is None and deployment is None:
@@ -100,6 +116,8 @@ def _check(
         raise typer.BadParameter("`--follow` and `--task` work only with `--deployment`, without a run")
     if run is None and any(file is not None for file in files):
         raise typer.BadParameter("name the run to write, or use `last`")
+    if run is None and why:
+        raise typer.BadParameter("`--why` explains one run: name it, or use `last`")
 
 
 def _write(file: str, data: bytes) -> None:
@@ -142,6 +160,22 @@ def _show(client: Client, run: str, *, as_json: bool) -> None:
     output.line()
     for line in timelines.why(why):
         output.line(line)
+
+
+def _show_profile(client: Client, run: str, *, as_json: bool) -> None:
+    from walkgraph.cli.show import profiles, timelines
+
+    found = client.why(run)["profile"]
+    if as_json:
+        output.as_json(found)
+        return
+    output.line(f"{run}: {timelines.duration(found['seconds'])} from its request to the last byte of its answer\n")
+    output.table(profiles.HEADERS, profiles.shares(found), right=(1, 2))
+    output.line()
+    for line in profiles.advice(found):
+        output.line(line)
+    output.line()
+    output.table(profiles.MOMENTS, profiles.moments(found), right=(0, 1))
 
 
 # ── a deployment ────────────────────────────────────────────────────────────────────────────────

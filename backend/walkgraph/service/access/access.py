@@ -39,7 +39,7 @@ from walkgraph.service.http import limits, multipart
 from walkgraph.service.http.body import BodyTooLarge, SlowBody
 from walkgraph.service.http.problems import problem
 from walkgraph.service.kserve import binary
-from walkgraph.telemetry import traceparent
+from walkgraph.telemetry import socket_times, traceparent
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 BOOTSTRAP_PATHS = frozenset({"/", "/studio", "/studio/"})
@@ -168,6 +168,8 @@ class Access:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        if scope["type"] == "http":
+            socket_times.begin(scope, time.monotonic())
         told: dict[str, Any] = {"status": None}
         finish = _finishing(scope, send, told)
         answer = self._judge(scope)
@@ -296,12 +298,15 @@ class Access:
         if scope["type"] == "websocket":
             await _talk(self._app, scope, receive, send)
             return
-        started = False
+        started, times = False, socket_times.of(scope)
 
         async def watched(message: Message) -> None:
             nonlocal started
             started = started or message["type"] == "http.response.start"
+            began = time.monotonic()
             await send(message)
+            if times is not None:
+                times.sent(began, time.monotonic())
 
         try:
             await self._app(scope, _bounded(scope, receive), watched)
@@ -427,6 +432,8 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
         if message["type"] == "http.request":
             taken += len(message.get("body", b""))
             whole = not message.get("more_body", False)
+            if whole and (times := socket_times.of(scope)) is not None:
+                times.read = time.monotonic()
             if taken > most:
                 raise BodyTooLarge(_too_large(most))
         return message

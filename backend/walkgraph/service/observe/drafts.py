@@ -75,7 +75,8 @@ class Drafts:
         )
         told = end.played if end is not None else None
         played = told and Played(seconds=told.seconds, underruns=told.underruns, late=told.late)
-        return replace(draft, task=live.task, began=began, seen=seen, ends=ends, played=played)
+        served = live.times.told(began)
+        return replace(draft, task=live.task, began=began, seen=seen, ends=ends, played=played, served=served)
 
     def parent(self, run: RunId) -> str:
         """The `traceparent` of the run's request."""

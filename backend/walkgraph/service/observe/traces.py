@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import anyio.to_thread
+import msgspec
 
 from walkgraph.errors import NotFound
 from walkgraph.ids import RunId
@@ -44,9 +45,9 @@ class Traces:
                 assemble, draft, deployment, self._drafts.parent(draft.run), os.sched_yield
             )
         stored = await self._kept(run)
-        if stored is not None:
-            return stored
         live = self._runs.get(run)
+        if stored is not None:
+            return _served(stored, live)
         if live is None:
             raise NotFound(
                 f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces replaced it; "
@@ -119,6 +120,14 @@ def _partial(trace: Trace, places: Places | None) -> statistics.Partial:
     return statistics.partial(trace, why(trace, places))
 
 
+def _served(trace: Trace, live: LiveRun | None) -> Trace:
+    """A stored trace with the answer's times by now: a slow client takes it later than the trace is stored."""
+    if live is None or trace.served is None:
+        return trace
+    began = live.times.submitted - trace.served.submitted / 1e6
+    return msgspec.structs.replace(trace, served=live.times.told(began))
+
+
 def _untold(live: LiveRun) -> Trace:
     """An empty trace for a run without telemetry: it is off, or the run has just arrived."""
     seconds = live.finished.seconds if live.finished else live.age
@@ -133,4 +142,5 @@ def _untold(live: LiveRun) -> Trace:
         phases={},
         error=live.finished.error.code if live.finished and live.finished.error else None,
         parent=live.parent,
+        served=live.times.told(live.times.submitted),
     )

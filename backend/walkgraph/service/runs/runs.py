@@ -26,6 +26,7 @@ from walkgraph.service.values.stops import Cut
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
+from walkgraph.telemetry.socket_times import ServiceTimes
 from walkgraph.wire import messages as m
 from walkgraph.wire.totals import joined_ends
 
@@ -62,6 +63,7 @@ class LiveRun:
         """The start of its client's texts."""
         self.created_at = time.time()
         self._began = time.monotonic()
+        self.times = ServiceTimes(self._began)
         self.seed: int | None = None
         self.session = submit.session
         self.priority, self.depth, self.salt = submit.priority, submit.depth, submit.salt
@@ -144,6 +146,7 @@ class LiveRun:
             if rest is not None and self._keeps(rest):
                 self.log.append(rest)
             event = self.finished = self._ended(event)
+            self.times.end(time.monotonic())
             # It is kept for long, and must not keep its deployment.
             self.paused, self._send = None, _to_nobody
         self.log.append(event)

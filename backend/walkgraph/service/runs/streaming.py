@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -21,6 +22,8 @@ from walkgraph.service.runs.results import event_of
 from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.service.values import outlets
 from walkgraph.service.values.outlets import Frames, Spliced
+from walkgraph.telemetry import socket_times
+from walkgraph.telemetry.socket_times import ServiceTimes
 from walkgraph.wire import messages as m
 
 CLOSE_RESTARTS = 1012
@@ -215,12 +218,16 @@ class Channel:
         self._sending = asyncio.Lock()
         self._refused = False
 
-    async def event(self, event: Event, **more: Any) -> None:
-        """Sends an event of a run. `more`: fields that identify it to the client."""
+    async def event(self, event: Event, times: ServiceTimes, **more: Any) -> None:
+        """Sends an event of a run with these times. `more`: fields that identify it to the client."""
         beside, spliced = Frames(), Spliced(outlets.JSON)
         name, data = event_of(event, beside if self._binary else spliced)
         count = {frames.COUNT: len(beside.found)} if beside.found else {}
-        await self._send(spliced.pieces({"event": name, **more, **count, **data}), beside.found)
+        message = tuple(spliced.pieces({"event": name, **more, **count, **data}))
+        began = time.monotonic()
+        await self._send(message, beside.found)
+        if times.socket is not None:
+            times.socket.sent(began, time.monotonic())
 
     async def tell(self, value: dict[str, Any]) -> None:
         """Sends a message. Raises WebSocketDisconnect if the client has left or was refused."""
@@ -250,7 +257,7 @@ async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary
 
     async def send() -> None:
         async for event in run.follow():
-            await channel.event(event)
+            await channel.event(event, run.times)
 
     try:
         await until_first(send, lambda: _obey(socket, channel, run))
@@ -281,6 +288,7 @@ async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
+    socket_times.begin(socket.scope, time.monotonic())
     text: str | None = message.get("text")
     try:
         if text is None:
@@ -306,6 +314,8 @@ async def receive_request(socket: WebSocket, max_bytes: int) -> tuple[Any, list[
     except InvalidInput as fault:
         error = fault
     else:
+        if (times := socket_times.of(socket.scope)) is not None:
+            times.read = time.monotonic()
         return message, found
     raise Unreadable(error, 1008)
 

@@ -26,7 +26,7 @@ from walkgraph.service.runs.tasks import read_request
 from walkgraph.service.values import tensors
 from walkgraph.service.values.stops import Cut, stops_of
 from walkgraph.starters import unknown_words
-from walkgraph.telemetry import traceparent
+from walkgraph.telemetry import socket_times, traceparent
 
 
 def submit(
@@ -110,6 +110,8 @@ def _submitted(
         message = msgspec.structs.replace(message, session=session, salt=who.key)
     run = services.deployer.submit(managed, message)
     run.caller, run.request = who, message if waits else None
+    if connection is not None:
+        run.times.socket = socket_times.of(connection.scope)
     run.unknown_words = unknown_words((held.source for held in graph.weights.values()), texts_of(message))
     if body.get("stop"):
         run.cut = Cut(declaration.outputs[0], stops_of(body["stop"]) or ())

@@ -6,6 +6,7 @@ from walkgraph.wire.answers.runs import RunState
 from walkgraph.wire.watching import Level
 
 WhyKind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
+Share = Literal["socket", "decode", "queue", "host", "launch", "device", "transfer", "call", "encode", "other"]
 
 
 class TraceListed(TypedDict):
@@ -50,6 +51,34 @@ class Bottleneck(TypedDict):
     """The lane is a device loop."""
 
 
+class ShareRow(TypedDict):
+    share: Share
+    seconds: float
+    part: float
+    """Part of the whole, 0 to 1."""
+    means: str
+    advice: str
+    """What to do if it is the largest."""
+
+
+class Moment(TypedDict):
+    what: str
+    at: float
+    """Seconds from the beginning of the request."""
+
+
+class Profile(TypedDict):
+    seconds: float
+    """From the head of the request to the last byte of its answer, as far as they are known."""
+    exact: bool
+    """False with `summary` telemetry, which does not report single calls."""
+    shares: list[ShareRow]
+    """All of them, in the order in which a request comes by them; they add up to the whole."""
+    largest: Share
+    moments: list[Moment]
+    """The known borders on the request's way, by time."""
+
+
 class Why(TypedDict):
     run: str
     seconds: float
@@ -59,6 +88,8 @@ class Why(TypedDict):
     """The critical path, without gaps; empty with `summary` telemetry, which does not report single calls."""
     bottleneck: Bottleneck | None
     says: str
+    profile: Profile
+    """The whole request, with what the service did before and after the run."""
 
 
 class NodeFigures(TypedDict):

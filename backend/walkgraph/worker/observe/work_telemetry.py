@@ -63,6 +63,8 @@ class WorkTelemetry:
         self._groups = LaunchGroups()
         self._aggregates = Aggregates(rank, self._groups, engine)
         self._number = 0
+        self._received: dict[RunId, float] = {}
+        """When this rank read the messages that start its runs."""
         self._gauged = 0.0
         self._working = False
         """True if the last gauge showed work, so that the next one is due soon."""
@@ -76,6 +78,17 @@ class WorkTelemetry:
         self._emitter.set_level(level)
         self._level = self._emitter.level
         self._engine.time_steps(on=self._level != "off")
+
+    def received(self, run: RunId) -> None:
+        """Note that the message which starts a run was read."""
+        if self._level != "off":
+            self._received[run] = self._clock()
+
+    def rests(self, run: RunId) -> None:
+        """Report that nothing more is done for a run here, once."""
+        received = self._received.pop(run, None)
+        if received is not None and self._level != "off":
+            self._emitter.emit(t.RunPart(run=run, rank=self._rank, received=received, at=self._clock()))
 
     def worked(self, event: Forwarded | Stepped) -> None:
         """Report finished work of the engine. The engine sends these events only while telemetry is on."""

@@ -26,6 +26,16 @@ export interface RunPassesEvent {
   at: number;
 }
 
+/** A rank has nothing more to do for a run. */
+export interface RunPartEvent {
+  type: "part";
+  run: string;
+  rank: number;
+  /** It read the message that starts the run. */
+  received: number;
+  at: number;
+}
+
 // ── work, level `full` ──────────────────────────────────────────────────────────────────────────
 
 /** A batch on its way through a rank. */
@@ -322,6 +332,7 @@ export interface SampleEvent {
 export type TelemetryEvent =
   | RunPhaseEvent
   | RunPassesEvent
+  | RunPartEvent
   | ForwardEvent
   | LaunchEvent
   | ActivityEvent
