@@ -491,25 +491,3 @@ def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(world.told(e.Activity)) == len(world.told(e.Transfer)) == 3
     world.now += GAUGE_SECONDS
     assert world.told(e.RankGauge)[-1].dropped == 4
-
-
-def test_a_rank_tells_once_when_it_had_a_run() -> None:
-    for level in ("summary", "full"):
-        world = World(level)
-        world.teller.received(RunId("a"))
-        world.teller.received(RunId("b"))
-        world.now = 12.0
-        world.teller.rests(RunId("a"))
-        world.now = 13.0
-        world.teller.rests(RunId("a"))
-        assert world.told(e.RunPart) == [e.RunPart(run=RunId("a"), rank=R, received=10.0, at=12.0)]
-
-
-def test_a_run_that_began_while_telemetry_was_off_is_not_told() -> None:
-    world = World("off")
-    world.teller.received(RunId("a"))
-    world.teller.set_level("full")
-    world.teller.received(RunId("b"))
-    for run in ("a", "b"):
-        world.teller.rests(RunId(run))
-    assert [one.run for one in world.told(e.RunPart)] == ["b"]

@@ -9,8 +9,11 @@ import pytest
 from tests.support.loop_calls import WrittenUse, written
 from tests.support.worker_loop import ITINERARY, Desk, FakeEngine, R, Trio, Worker, outside, trio
 from tests.support.yardstick import patience
+from tests.unit.worker.test_telling import R as RANK
+from tests.unit.worker.test_telling import World
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered
 from walkgraph.wire import messages as m
@@ -103,3 +106,25 @@ def test_a_rank_tells_how_long_it_had_a_run_however_that_ended(trio: Trio, ends:
     (part,) = [event for event in told.events if isinstance(event, e.RunPart)]
     assert part.run == R
     assert part.received <= part.at
+
+
+def test_a_rank_tells_once_when_it_had_a_run() -> None:
+    for level in ("summary", "full"):
+        world = World(level)
+        world.teller.received(RunId("a"))
+        world.teller.received(RunId("b"))
+        world.now = 12.0
+        world.teller.rests(RunId("a"))
+        world.now = 13.0
+        world.teller.rests(RunId("a"))
+        assert world.told(e.RunPart) == [e.RunPart(run=RunId("a"), rank=RANK, received=10.0, at=12.0)]
+
+
+def test_a_run_that_began_while_telemetry_was_off_is_not_told() -> None:
+    world = World("off")
+    world.teller.received(RunId("a"))
+    world.teller.set_level("full")
+    world.teller.received(RunId("b"))
+    for run in ("a", "b"):
+        world.teller.rests(RunId(run))
+    assert [one.run for one in world.told(e.RunPart)] == ["b"]
