@@ -53,6 +53,10 @@ def test_a_run_is_watched_and_told_why_it_took_its_time(person: Person) -> None:
 
     page.get_by_role("tab", name="Why slow").click()
     expect(page.get_by_role("region", name="Why slow")).to_contain_text("Compute")
+    request = page.get_by_role("region", name="The request: ")
+    expect(request.get_by_role("img")).to_have_attribute("aria-label", re.compile("^Socket .*, Device .* %"))
+    request.get_by_text("Its way").click()
+    expect(request.get_by_role("row", name="last byte sent")).to_be_visible()
     person.look("why")
     drawn = exported(person, "Perfetto")["traceEvents"]
     assert {"X", "M"} <= {event["ph"] for event in drawn}

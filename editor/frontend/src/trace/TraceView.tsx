@@ -24,6 +24,7 @@ import {
   PlaybackPanel,
   WhyPanel,
 } from "./panels";
+import { ProfilePanel } from "./ProfilePanel";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
 import { around, showMicros } from "./model/span";
@@ -348,7 +349,10 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
       <div className="inside">
         {side === "why" &&
           (shown ? (
-            <WhyPanel shown={shown} path={path} onPath={drawPath} onPiece={onPiece} />
+            <>
+              {shown.why && <ProfilePanel profile={shown.why.profile} />}
+              <WhyPanel shown={shown} path={path} onPath={drawPath} onPiece={onPiece} />
+            </>
           ) : (
             <Empty title={strings.trace.whySlow}>{strings.trace.chooseAFinishedRun}</Empty>
           ))}

@@ -13,6 +13,8 @@ import {
   NodesPanel,
   WhyPanel,
 } from "../../src/trace/panels";
+import { ProfilePanel } from "../../src/trace/ProfilePanel";
+import type { ProfileShown } from "../../src/trace/model/types";
 import { modelOf } from "../../src/trace/model/whole";
 import { fill, trace } from "./made";
 
@@ -120,7 +122,15 @@ it("why a run was slow is a sentence, shares, and a way to each piece", () => {
     ended: 500,
   } as const;
   const bottleneck = { lane: "llm", rank: 0, seconds: 0.001, share: 0.5, kind: "compute", loop: false } as const;
-  const why = { run: "r1", seconds: 0.002, shares, path: [piece], bottleneck, says: "Half of it was `llm`." };
+  const why = {
+    run: "r1",
+    seconds: 0.002,
+    shares,
+    path: [piece],
+    bottleneck,
+    says: "Half of it was `llm`.",
+    profile,
+  };
   const [onPath, onPiece] = [vi.fn(), vi.fn()];
   const shown = { trace: trace(), model: modelOf(trace()), why, unknown: null };
   show(<WhyPanel shown={shown} path onPath={onPath} onPiece={onPiece} />);
@@ -138,6 +148,46 @@ it("why a run was slow is a sentence, shares, and a way to each piece", () => {
   expect(onPath).toHaveBeenCalledWith(false);
   show(<WhyPanel shown={{ ...shown, why: null, unknown: "Not yet." }} path onPath={onPath} onPiece={onPiece} />);
   expect(host.textContent).toContain("Not yet.");
+});
+
+const profile: ProfileShown = {
+  seconds: 0.02,
+  exact: true,
+  shares: [
+    { share: "socket", seconds: 0.005, part: 0.25, means: "bytes on the socket", advice: "send less" },
+    { share: "queue", seconds: 0, part: 0, means: "waiting", advice: "wait less" },
+    { share: "device", seconds: 0.015, part: 0.75, means: "the model computes", advice: "see `walkgraph trace`" },
+  ],
+  largest: "device",
+  moments: [
+    { what: "service received the request", at: 0 },
+    { what: "last byte sent", at: 0.02 },
+  ],
+};
+
+it("a request is one bar of the shares that it has, with what to do about the largest", () => {
+  show(<ProfilePanel profile={profile} />);
+  expect(host.querySelector(".shares")?.getAttribute("aria-label")).toBe(
+    "Socket 5 ms (25.0 %), Device 15 ms (75.0 %)",
+  );
+  const bars = [...host.querySelectorAll<HTMLElement>(".shares i")];
+  expect(bars.map((bar) => [bar.className, bar.style.width])).toEqual([
+    ["socket", "25%"],
+    ["device", "75%"],
+  ]);
+  expect([...host.querySelectorAll("li")].map((item) => item.title)).toEqual([
+    "bytes on the socket",
+    "the model computes",
+  ]);
+  expect(host.querySelector("h3")?.textContent).toContain("20 ms from its first byte");
+  expect(host.querySelector("p")?.textContent).toBe("The largest share is device: see walkgraph trace.");
+  expect([...host.querySelectorAll("td")].map((cell) => cell.textContent).filter((_, index) => index % 2)).toEqual([
+    "service received the request",
+    "last byte sent",
+  ]);
+  expect(host.querySelector(".about")).toBeNull();
+  show(<ProfilePanel profile={{ ...profile, exact: false }} />);
+  expect(host.querySelector(".about")?.textContent).toContain("estimates");
 });
 
 it("nodes are told of one run, of two, and of all that are kept", () => {

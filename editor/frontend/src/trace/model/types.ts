@@ -216,6 +216,31 @@ export interface WhyPiece {
   ended: number;
 }
 
+export type Share =
+  "socket" | "decode" | "queue" | "host" | "launch" | "device" | "transfer" | "call" | "encode" | "other";
+
+export interface ShareRow {
+  share: Share;
+  seconds: number;
+  /** Part of the whole, 0 to 1. */
+  part: number;
+  means: string;
+  /** What to do if it is the largest. */
+  advice: string;
+}
+
+/** The whole request, from its first byte to the last one of its answer. */
+export interface ProfileShown {
+  seconds: number;
+  /** False where telemetry was `summary`, which doesn't tell calls apart. */
+  exact: boolean;
+  /** In the order in which a request comes by them; together the whole. */
+  shares: ShareRow[];
+  largest: Share;
+  /** The known borders on its way, by time, in seconds from its beginning. */
+  moments: { what: string; at: number }[];
+}
+
 /** `GET /runs/{run}/why`. */
 export interface WhyShown {
   run: string;
@@ -226,4 +251,5 @@ export interface WhyShown {
   path: WhyPiece[];
   bottleneck: { lane: string; rank: number; seconds: number; share: number; kind: WhyKind; loop: boolean } | null;
   says: string;
+  profile: ProfileShown;
 }
