@@ -185,7 +185,8 @@ def test_the_profile_is_the_time_on_the_clients_clock_and_has_every_border(ran: 
     told = [moment["what"] for moment in found["moments"]]
     way = ["service received the request", "its bytes were read", "inputs were decoded", "conductor received it",
            "admitted", "rank 0 received it", "device began", "device ended", "conductor ended it",
-           "service heard of the end", "first byte sent", "last byte sent"]  # fmt: skip
+           "service heard of the end", "encoding of the answer began",
+           "first byte sent", "last byte sent"]  # fmt: skip
     assert [what for what in told if what in way] == way
     assert {f"rank {rank} {what}" for rank in range(3) for what in ("received it", "was done")} <= set(told)
 

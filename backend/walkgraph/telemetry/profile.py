@@ -240,11 +240,15 @@ def _service(served: Served) -> Iterator[Span]:
     if served.received is not None and served.read is not None:
         yield Span(Layer.READ, served.received, served.read)
         yield Span(Layer.PARSED, served.read, served.submitted)
-    if served.ended is not None and served.last_sent is not None:
+    if served.ended is None:
+        return
+    answering = served.ended if served.answering is None else served.answering
+    yield Span(Layer.BETWEEN, served.ended, answering)
+    if served.last_sent is not None:
         # Encoding and sending take turns; only their sums are known.
         sending = served.last_sent - served.sending
-        yield Span(Layer.WRITTEN, served.ended, sending)
-        yield Span(Layer.SENT, max(served.ended, sending), served.last_sent)
+        yield Span(Layer.WRITTEN, answering, sending)
+        yield Span(Layer.SENT, max(answering, sending), served.last_sent)
 
 
 # ── borders ─────────────────────────────────────────────────────────────────────────────────────
@@ -253,8 +257,10 @@ def _service(served: Served) -> Iterator[Span]:
 def _moments(trace: Trace) -> Iterator[tuple[int, str]]:
     served, b = trace.served, trace.blocks
     if served is not None:
-        ends = (served.received, served.read, served.submitted, served.ended, served.first_sent, served.last_sent)
-        yield from ((at, what) for at, what in zip(ends, _SERVICE, strict=True) if at is not None)
+        for field, what in _SERVICE.items():
+            at: int | None = getattr(served, field)
+            if at is not None:
+                yield at, what
     yield from ((at, _PHASES[phase]) for phase, at in trace.phases.items() if phase in _PHASES)
     yield from ((part.received, f"rank {part.rank} received it") for part in trace.parts)
     yield from ((part.done, f"rank {part.rank} was done") for part in trace.parts)
@@ -265,14 +271,15 @@ def _moments(trace: Trace) -> Iterator[tuple[int, str]]:
         yield max(b.finished[row] for row in computing), "device ended"
 
 
-_SERVICE = (
-    "service received the request",
-    "its bytes were read",
-    "inputs were decoded",
-    "service heard of the end",
-    "first byte sent",
-    "last byte sent",
-)
+_SERVICE = {
+    "received": "service received the request",
+    "read": "its bytes were read",
+    "submitted": "inputs were decoded",
+    "ended": "service heard of the end",
+    "answering": "encoding of the answer began",
+    "first_sent": "first byte sent",
+    "last_sent": "last byte sent",
+}
 _PHASES = {"queued": "conductor received it", "started": "admitted", "finished": "conductor ended it"}
 
 

@@ -38,13 +38,15 @@ class SocketTimes:
 class ServiceTimes:
     """The times of one run in the service."""
 
-    __slots__ = ("_sent_before", "ended", "socket", "submitted")
+    __slots__ = ("_sent_before", "answering", "ended", "socket", "submitted")
 
     def __init__(self, submitted: float) -> None:
         self.submitted = submitted
         """When its request was decoded, checked and sent to the conductor."""
         self.ended: float | None = None
         """When the service heard of its end."""
+        self.answering: float | None = None
+        """When the first client's answer went on with it."""
         self.socket: SocketTimes | None = None
         """None for a run that no client's request started, and where requests are read by others."""
         self._sent_before = 0.0
@@ -52,6 +54,11 @@ class ServiceTimes:
     def end(self, now: float) -> None:
         self.ended = now
         self._sent_before = self.socket.sending if self.socket else 0.0
+
+    def answer(self, now: float) -> None:
+        """Note that an answer goes on, maybe with the run's end."""
+        if self.answering is None and self.ended is not None:
+            self.answering = now
 
     def told(self, began: float) -> Served:
         """The times so far, in microseconds from the beginning of the run's trace."""
@@ -67,6 +74,7 @@ class ServiceTimes:
             read=us(socket.read),
             submitted=submitted,
             ended=us(self.ended),
+            answering=us(self.answering),
             first_sent=us(socket.first_sent),
             last_sent=us(socket.last_sent),
             sending=0 if self.ended is None else round((socket.sending - self._sent_before) * 1e6),

@@ -160,6 +160,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     """When it was decoded, checked and sent to the conductor."""
     ended: int | None = None
     """When the service heard of the run's end."""
+    answering: int | None = None
+    """When the answer's turn came on the service's loop; its end is encoded from then on."""
     first_sent: int | None = None
     last_sent: int | None = None
     """When the latest bytes of the answer had been handed to the socket."""

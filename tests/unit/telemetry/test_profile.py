@@ -80,6 +80,7 @@ OPTIONAL = st.none() | st.integers(-5000, 90_000)
         read=OPTIONAL,
         submitted=st.integers(-5000, 10),
         ended=OPTIONAL,
+        answering=OPTIONAL,
         first_sent=OPTIONAL,
         last_sent=OPTIONAL,
         sending=st.integers(0, 9000),
@@ -121,7 +122,7 @@ def request(**fields: Any) -> Trace:
         "lanes": tuple(Lane(rank=0, name=name, nodes=(name,), loop=False, does=role) for (name, _), role in
                        zip(lanes, does, strict=True)),
         "parts": (RankPart(rank=0, received=1500, done=13_200),),
-        "served": Served(received=-1500, read=-1100, submitted=-100, ended=13_700, first_sent=14_500,
+        "served": Served(received=-1500, read=-1100, submitted=-100, ended=13_700, answering=13_900, first_sent=14_500,
                          last_sent=18_500, sending=3000),
     }  # fmt: skip
     return msgspec.structs.replace(whole, **{**named, **fields})
@@ -135,11 +136,11 @@ def test_a_request_is_followed_from_its_first_byte_to_the_last_of_its_answer() -
         "decode": 1000 + 1000,
         # Admission, the wait for the batch, and for the device after all was handed over.
         "queue": 1200 + 100 + 300,
-        "host": 100 + 400 + 100 + 100 + 500 + 200,
+        "host": 100 + 400 + 100 + 100 + 500 + 200 + 200,
         # Until the device began, if that was before all was handed over.
         "launch": 200 + 400,
         "device": 3700 + 4600,
-        "encode": 900 + 1800,
+        "encode": 900 + 1600,
     }
     assert found.largest == "device"
     assert [(round(moment.at * 1e6), moment.what) for moment in found.moments] == [
@@ -155,6 +156,7 @@ def test_a_request_is_followed_from_its_first_byte_to_the_last_of_its_answer() -
         (14_700, "rank 0 was done"),
         (15_000, "conductor ended it"),
         (15_200, "service heard of the end"),
+        (15_400, "encoding of the answer began"),
         (16_000, "first byte sent"),
         (20_000, "last byte sent"),
     ]
@@ -196,11 +198,15 @@ def test_bytes_that_are_sent_while_the_run_goes_on_do_not_count() -> None:
     assert times.told(WALL) == Served(
         received=0, read=1000, submitted=2000, first_sent=11_000, last_sent=14_000, ended=None, sending=0
     )
+    times.answer(WALL + 0.0145)
     times.end(WALL + 0.015)
+    times.answer(WALL + 0.016)
+    times.answer(WALL + 0.022)
     times.socket.sent(WALL + 0.017, WALL + 0.021)
     times.socket.sent(WALL + 0.023, WALL + 0.027)
     told = times.told(WALL)
-    assert (told.first_sent, told.ended, told.last_sent, told.sending) == (11_000, 15_000, 27_000, 8000)
+    assert (told.first_sent, told.last_sent, told.sending) == (11_000, 27_000, 8000)
+    assert (told.ended, told.answering) == (15_000, 16_000), "an answer that goes on before the end is none of it"
 
 
 def test_a_run_that_no_request_started_has_no_times_on_a_socket() -> None:

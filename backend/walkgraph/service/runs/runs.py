@@ -208,6 +208,7 @@ class LiveRun:
         """The log from `position` on, once there is something there; empty after `seconds`."""
         if position >= len(self.log):
             await self._more.wait(seconds)
+        self.times.answer(time.monotonic())
         return self.log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
@@ -222,18 +223,22 @@ class LiveRun:
 
     async def over(self, seconds: float) -> bool:
         """True once the run has ended; False if it has not after `seconds`."""
-        return self.finished is not None or await self._over.wait(seconds)
+        over = self.finished is not None or await self._over.wait(seconds)
+        self.times.answer(time.monotonic())
+        return over
 
     async def rests(self) -> None:
         """Returns once it has ended, or waits for a person."""
         if self.finished is None and self.waiting is None:
             await self._rests.wait()
+        self.times.answer(time.monotonic())
 
     async def ended(self) -> m.Finished:
         if self.finished is None:
             await self._over.wait()
         if self.finished is None:
             raise RuntimeError("a run's log ends with `Finished`")
+        self.times.answer(time.monotonic())
         return self.finished
 
     @property
