@@ -46,7 +46,7 @@ class ServiceTimes:
         self.ended: float | None = None
         """When the service heard of its end."""
         self.answering: float | None = None
-        """When the first client's answer went on with it."""
+        """When an answer first went on with it."""
         self.socket: SocketTimes | None = None
         """None for a run that no client's request started, and where requests are read by others."""
         self._sent_before = 0.0
@@ -74,7 +74,8 @@ class ServiceTimes:
             read=us(socket.read),
             submitted=submitted,
             ended=us(self.ended),
-            answering=us(self.answering),
+            # Its request may have been answered before its end, and others may follow it much later.
+            answering=us(self.answering) if (socket.last_sent or 0.0) > (self.answering or 0.0) else None,
             first_sent=us(socket.first_sent),
             last_sent=us(socket.last_sent),
             sending=0 if self.ended is None else round((socket.sending - self._sent_before) * 1e6),

@@ -31,6 +31,24 @@ async def test_a_task_tells_every_event_and_closes(shapes: Running) -> None:
     assert socket.close_code == 1000
 
 
+async def test_the_times_of_a_request_and_its_answer_are_noted(shapes: Running) -> None:
+    async with connect(shapes.app, DRAW) as socket:
+        await socket.send(PROMPT)
+        run = (await socket.rest())[-1]["run"]
+    live = shapes.services.runs.live(run)
+    told = live.times.told(live.times.submitted)
+    assert told.received is not None
+    assert told.read is not None
+    assert told.ended is not None
+    assert told.answering is not None
+    assert told.last_sent is not None
+    assert told.received <= told.read <= told.submitted <= told.ended <= told.answering <= told.last_sent
+    # Who follows the run later takes no part in that.
+    async with connect(shapes.app, f"/ws/v1/runs/{run}") as socket:
+        await socket.rest()
+    assert live.times.told(live.times.submitted) == told
+
+
 async def test_cancel_is_a_message(shapes: Running) -> None:
     async with connect(shapes.app, DRAW) as socket:
         await socket.send(WAITING)

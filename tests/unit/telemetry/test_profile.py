@@ -209,6 +209,15 @@ def test_bytes_that_are_sent_while_the_run_goes_on_do_not_count() -> None:
     assert (told.ended, told.answering) == (15_000, 16_000), "an answer that goes on before the end is none of it"
 
 
+def test_who_follows_a_run_after_its_request_was_answered_does_not_count() -> None:
+    times = ServiceTimes(WALL)
+    times.socket = SocketTimes(WALL)
+    times.socket.sent(WALL + 0.001, WALL + 0.002)
+    times.end(WALL + 0.015)
+    times.answer(WALL + 3600)
+    assert times.told(WALL).answering is None
+
+
 def test_a_run_that_no_request_started_has_no_times_on_a_socket() -> None:
     times = ServiceTimes(1.0)
     assert times.told(0.5) == Served(submitted=500_000)

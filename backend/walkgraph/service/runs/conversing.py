@@ -91,7 +91,7 @@ class Conversation:
         try:
             async for event in run.follow():
                 with contextlib.suppress(WebSocketDisconnect):
-                    await self._channel.event(event, run.times, request=number)
+                    await self._channel.event(event, run.times.socket, request=number)
         finally:
             del self._runs[run.id]
 

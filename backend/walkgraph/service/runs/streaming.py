@@ -23,7 +23,7 @@ from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.service.values import outlets
 from walkgraph.service.values.outlets import Frames, Spliced
 from walkgraph.telemetry import socket_times
-from walkgraph.telemetry.socket_times import ServiceTimes
+from walkgraph.telemetry.socket_times import SocketTimes
 from walkgraph.wire import messages as m
 
 CLOSE_RESTARTS = 1012
@@ -218,16 +218,17 @@ class Channel:
         self._sending = asyncio.Lock()
         self._refused = False
 
-    async def event(self, event: Event, times: ServiceTimes, **more: Any) -> None:
-        """Sends an event of a run with these times. `more`: fields that identify it to the client."""
+    async def event(self, event: Event, times: SocketTimes | None, **more: Any) -> None:
+        """Sends an event of a run. `times`: of the request that it answers; None for who follows another's run. `more`:
+        fields that identify it to the client."""
         beside, spliced = Frames(), Spliced(outlets.JSON)
         name, data = event_of(event, beside if self._binary else spliced)
         count = {frames.COUNT: len(beside.found)} if beside.found else {}
         message = tuple(spliced.pieces({"event": name, **more, **count, **data}))
         began = time.monotonic()
         await self._send(message, beside.found)
-        if times.socket is not None:
-            times.socket.sent(began, time.monotonic())
+        if times is not None:
+            times.sent(began, time.monotonic())
 
     async def tell(self, value: dict[str, Any]) -> None:
         """Sends a message. Raises WebSocketDisconnect if the client has left or was refused."""
@@ -251,13 +252,14 @@ class Channel:
 async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary: bool = False) -> None:
     """Sends every event as `{"event": name, ...}`. The message `{"cancel": true}` cancels the run.
 
-    `abort`: the run ends if the client leaves. The socket is closed at the end.
+    `abort`: it is the socket of the run's request, and the run ends if the client leaves. The socket is closed at the
+    end.
     """
-    channel = Channel(socket, binary=binary)
+    channel, times = Channel(socket, binary=binary), run.times.socket if abort else None
 
     async def send() -> None:
         async for event in run.follow():
-            await channel.event(event, run.times)
+            await channel.event(event, times)
 
     try:
         await until_first(send, lambda: _obey(socket, channel, run))
