@@ -99,7 +99,7 @@ def test_a_node_paints_alone_in_a_batch_and_by_a_step(engine: Engine) -> None:
     singles = CapturedSteps(Capturer(CPU))
     for inputs in operator.step_examples():
         singles.prepare(operator, inputs, {})
-    stepped = singles.serve(operator, calls, lambda _: {"pixels"}).outputs
+    stepped = singles.serve(operator, calls, lambda _: {"pixels": None}).outputs
     for one, own, step in zip(done, calls, stepped, strict=True):
         [alone] = outputs(engine, own)
         assert alone["pixels"].shape == (3, 64, 64)

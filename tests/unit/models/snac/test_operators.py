@@ -158,7 +158,7 @@ def test_a_window_that_keeps_nothing_is_not_computed(model: Snac) -> None:
     singles = CapturedSteps(Capturer(CPU))
     assert singles.key(operator, quiet) is not None, "and so is never captured either"
     operator.step = lambda batch: pytest.fail("it is computed")  # pyright: ignore[reportAttributeAccessIssue]
-    served = singles.serve(operator, [quiet, quiet], lambda call: ("waveform",))
+    served = singles.serve(operator, [quiet, quiet], lambda call: {"waveform": None})
     assert [one["waveform"].shape for one in served.outputs] == [(0,), (0,)]
     assert served.mark is None
 
