@@ -81,7 +81,7 @@ def test_a_captured_step_is_what_forward_makes(packed: PackedVae) -> None:
     singles.prepare(decoder, {"latents": torch.zeros(32, 32, 64)}, {})
     assert capturer.count == 1, capturer.failed
     calls = [Call("r", "n", "w", 0, 0, (), {"latents": some(s, 32, 32, 64)}, {}, {}, 0) for s in (1, 2)]
-    served = singles.serve(decoder, calls, lambda _: ())
+    served = singles.serve(decoder, calls, lambda _: {})
     assert served.mark is not None
     served.mark.synchronize()
     for one, made in zip(decoder.forward(calls, cast("States", None)), served.outputs, strict=True):
