@@ -70,8 +70,7 @@ def waiting(client: Client, first: int) -> str:
 def test_waiting_runs_are_put_in_order_and_cancelled(person: Person, narrow: Client) -> None:
     page = person.page
     runs = [waiting(narrow, number) for number in range(4)]
-    told = narrow.queue(NARROW)
-    assert [(one["run"], one["place"]) for one in told["runs"]] == list(zip(runs, (None, 1, 2, 3), strict=True))
+    order(narrow, *zip(runs, (None, 1, 2, 3), strict=True))
     person.go(f"playground?deployment={NARROW}")
     queue = page.get_by_role("region", name="Queue").get_by_role("listitem")
     expect(queue).to_have_count(4)
@@ -86,13 +85,13 @@ def test_waiting_runs_are_put_in_order_and_cancelled(person: Person, narrow: Cli
     expect(beside.get_by_text("place 3 of 3")).to_be_visible()
     queue.nth(3).get_by_role("button", name="Move up").click()
     expect(queue.nth(1).get_by_role("button", name="Move up")).to_be_disabled()
-    order(narrow, runs[0], runs[1], runs[3], runs[2])
+    order(narrow, (runs[0], None), (runs[1], 1), (runs[3], 2), (runs[2], 3))
     expect(newest.get_by_text("place 2 of 3")).to_be_visible()
     expect(beside.get_by_text("place 2 of 3")).to_be_visible()
     other.look("in_another_tab")
     other.page.close()
     queue.nth(1).get_by_role("button", name="Move down").click()
-    order(narrow, runs[0], runs[3], runs[1], runs[2])
+    order(narrow, (runs[0], None), (runs[3], 1), (runs[1], 2), (runs[2], 3))
     queue.nth(0).get_by_role("button", name="Cancel this run").click()
     expect(queue).to_have_count(3)
     expect(page.get_by_role("region", name="Queue").get_by_text("place 2 of 2")).to_be_visible()
@@ -105,8 +104,8 @@ def test_waiting_runs_are_put_in_order_and_cancelled(person: Person, narrow: Cli
     person.look("cancelled")
 
 
-def order(client: Client, *runs: str) -> None:
-    """Waits until the runs have this order."""
+def order(client: Client, *wanted: tuple[str, int | None]) -> None:
+    """Waits until the queue has these runs at these places; one that has begun has none."""
     end = time.monotonic() + PATIENCE
-    while (found := [one["run"] for one in client.queue(NARROW)["runs"]]) != list(runs):
+    while (found := [(one["run"], one["place"]) for one in client.queue(NARROW)["runs"]]) != list(wanted):
         assert time.monotonic() < end, found
