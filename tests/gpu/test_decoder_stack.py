@@ -1,4 +1,4 @@
-"""On a GPU, decoder layers in one launch: near the same layers in float32, and equal in any batch."""
+"""Decoder layers in one launch on a GPU: near the same layers in float32, and equal in any batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def network(given: dict[str, Tensor], dtype: torch.dtype) -> CodePredictor:
 
 @pytest.fixture(scope="module")
 def networks() -> tuple[CodePredictor, CodePredictor]:
-    """In bfloat16, whose layers are one launch, and in float32, layer after layer."""
+    """One in bfloat16, whose layers are one launch, and one in float32, layer after layer."""
     given = weights()
     return network(given, torch.bfloat16), network(given, torch.float32)
 
@@ -56,7 +56,7 @@ def rows(count: int, seed: int = 5) -> Tensor:
 
 @torch.inference_mode()
 def logits(model: CodePredictor, hidden: Tensor, first: Tensor, codes: Tensor) -> Tensor:
-    """Of all further codes `[C - 1, B, V]`, each behind codes `[C, B]` that are given."""
+    """Logits of all further codes `[C - 1, B, V]`, each behind codes `[C, B]` that are given."""
     found: list[Tensor] = []
 
     def given(index: int, made: Tensor) -> Tensor:

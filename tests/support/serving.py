@@ -76,6 +76,15 @@ class Service:
                     return found
         raise AssertionError("the deployment is gone")
 
+    @contextmanager
+    def deployed(self, graph: dict[str, Any], name: str) -> Iterator[Client]:
+        """Serves a graph of the test's own while the context lasts."""
+        with self.client() as client:
+            client.deploy(graph, None, name)
+            self.wait_ready(name)
+            yield client
+        self.take_back(name)
+
     def signal(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)

@@ -49,11 +49,8 @@ FRAME = {"type": "tensor", "dtype": "float32", "shape": [COUNT], "frame": 0}
 
 @pytest.fixture(scope="module")
 def client(plain: Service) -> Iterator[Client]:
-    with plain.client() as found:
-        found.deploy(GRAPH, None, NAME)
-        plain.wait_ready(NAME)
+    with plain.deployed(GRAPH, NAME) as found:
         yield found
-    plain.take_back(NAME)
 
 
 def asked(plain: Service, accept: str, *, stream: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""What a request selects of its outputs comes over every surface; next to the whole output, reduced by the client."""
+"""A request's selection comes over every surface; next to the whole output, reduced by the client."""
 
 from __future__ import annotations
 
@@ -55,11 +55,8 @@ Array = NDArray[Any]
 
 @pytest.fixture(scope="module")
 def client(plain: Service) -> Iterator[Client]:
-    with plain.client() as found:
-        found.deploy(GRAPH, None, NAME)
-        plain.wait_ready(NAME)
+    with plain.deployed(GRAPH, NAME) as found:
         yield found
-    plain.take_back(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a request selects of its outputs: which values of a stream leave for the client, and in which dtype.
+"""A request selects from its outputs: which values of a stream leave for the client, and in which dtype.
 
     "outputs": ["image"]                                        all values of these outputs
     "outputs": {"features": {"dtype": "float16", "every": 5}}   the values of iterations 0, 5, 10 ..., as float16
@@ -34,7 +34,7 @@ _WHOLE = ("tokens", "codes", "flag")
 
 
 class Selection(Table, frozen=True):
-    """Without a field, all values leave as they are."""
+    """All values leave as they are, unless a field says otherwise."""
 
     dtype: FloatDtype | None = None
     """The dtype in which floats leave; other values are not converted."""

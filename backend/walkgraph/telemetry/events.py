@@ -55,7 +55,7 @@ class RunPart(Event, frozen=True, tag="part"):
     run: RunId
     rank: Rank
     received: float
-    """When it read the message that starts the run."""
+    """The time at which it read the message that starts the run."""
     at: float
 
 

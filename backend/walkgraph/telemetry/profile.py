@@ -1,4 +1,4 @@
-"""Where the time of a request went, in named shares for a person: from the head of the request to the last byte of its
+"""The time of a request, divided into named shares for a person: from the head of the request to the last byte of its
 answer.
 
 Each instant belongs to exactly one share, so the shares add up to the whole. Where several things went on at once, the
@@ -23,7 +23,7 @@ Share = Literal["socket", "decode", "queue", "host", "launch", "device", "transf
 
 
 class Layer(IntEnum):
-    """What may go on at an instant; the first one counts."""
+    """Things that may go on at an instant; the first one counts."""
 
     COMPUTE = 0
     DECODER = 1
@@ -133,8 +133,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
-    """From the head of the request to the last byte of its answer, as far as the service knows them; otherwise those of
-    the run."""
+    """The time from the head of the request to its answer's last byte, as far as the service knows them; otherwise that
+    of the run."""
     exact: bool
     """False if single calls were not reported."""
     shares: tuple[Row, ...]
@@ -223,7 +223,7 @@ def _blocks(trace: Trace) -> Iterator[Span]:
 
 
 def _between(trace: Trace, total: int) -> Iterator[Span]:
-    """Where the run was when nothing of it went on; not known where the event of a rank is missing."""
+    """Says where the run was when nothing of it went on; not known where the event of a rank is missing."""
     started, finished = trace.phases.get("started"), trace.phases.get("finished")
     for part in trace.parts:
         yield Span(Layer.BETWEEN, part.received if started is None else started, part.done)

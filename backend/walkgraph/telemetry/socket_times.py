@@ -1,4 +1,4 @@
-"""When the service read a request and sent its answer, on the host's monotonic clock.
+"""Times at which the service read a request and sent its answer, on the host's monotonic clock.
 
 A request may start several runs, which share its `SocketTimes`; each run has `ServiceTimes` of its own.
 """
@@ -18,12 +18,12 @@ class SocketTimes:
 
     def __init__(self, received: float) -> None:
         self.received = received
-        """When the head of the request came, or its message on a WebSocket."""
+        """The time at which the head of the request came, or its message on a WebSocket."""
         self.read = received
-        """When all of its bytes were there."""
+        """The time at which all of its bytes were there."""
         self.first_sent: float | None = None
         self.last_sent: float | None = None
-        """When the latest bytes of its answer had been handed to the socket."""
+        """The time at which the latest bytes of its answer had been handed to the socket."""
         self.sending = 0.0
         """Seconds in which bytes of its answer were handed to the socket."""
 
@@ -42,11 +42,11 @@ class ServiceTimes:
 
     def __init__(self, submitted: float) -> None:
         self.submitted = submitted
-        """When its request was decoded, checked and sent to the conductor."""
+        """The time at which its request was decoded, checked and sent to the conductor."""
         self.ended: float | None = None
-        """When the service heard of its end."""
+        """The time at which the service heard of its end."""
         self.answering: float | None = None
-        """When an answer first went on with it."""
+        """The time at which an answer first went on with it."""
         self.socket: SocketTimes | None = None
         """None for a run that no client's request started, and where requests are read by others."""
         self._sent_before = 0.0

@@ -14,8 +14,8 @@ CALL, LAUNCH, FOLDED = 0, 1, 2
 """Kinds of blocks: a call of a node; iterations of a device loop; the work of a node over some time, from `summary`
 telemetry, which does not report single calls."""
 Does = Literal["compute", "host", "decode", "encode", "call"]
-"""What a lane's node does: it computes on its rank's device, or on the host; it decodes or encodes media there; it
-calls a task or a server outside."""
+"""The kind of work of a lane's node: it computes on its rank's device, or on the host; it decodes or encodes media
+there; it calls a task or a server outside."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,9 +143,9 @@ class RankPart(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     received: int
-    """When its rank read the message that starts it."""
+    """The time at which its rank read the message that starts it."""
     done: int
-    """When its rank had nothing more to do for it."""
+    """The time at which its rank had nothing more to do for it."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,18 +153,18 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     None: not yet, or not known."""
 
     received: int | None = None
-    """When the head of the request came, or its message on a WebSocket."""
+    """The time at which the head of the request came, or its message on a WebSocket."""
     read: int | None = None
-    """When all of its bytes were there."""
+    """The time at which all of its bytes were there."""
     submitted: int
-    """When it was decoded, checked and sent to the conductor."""
+    """The time at which it was decoded, checked and sent to the conductor."""
     ended: int | None = None
-    """When the service heard of the run's end."""
+    """The time at which the service heard of the run's end."""
     answering: int | None = None
-    """When the answer's turn came on the service's loop; its end is encoded from then on."""
+    """The time of the answer's turn on the service's loop; its end is encoded from then on."""
     first_sent: int | None = None
     last_sent: int | None = None
-    """When the latest bytes of the answer had been handed to the socket."""
+    """The time at which the latest bytes of the answer had been handed to the socket."""
     sending: int = 0
     """Microseconds after `ended` in which bytes were handed to the socket."""
 
@@ -234,7 +234,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of their times."""
     passes: tuple[Passes, ...] = ()
     parts: tuple[RankPart, ...] = ()
-    """By rank."""
+    """The times of each rank."""
     served: Served | None = None
     """None if the service doesn't know the run any more, and in traces of earlier versions."""
     lost: int = 0

@@ -85,7 +85,7 @@ class Submit(Message, frozen=True, tag="submit"):
     outputs: tuple[str, ...] | None = None
     """The requested outputs; None for all."""
     selected: dict[str, Selection] = msgspec.field(default_factory=dict[str, Selection])
-    """What leaves of the values of these outputs; all of the others."""
+    """The values that leave of these outputs; of the others all do."""
     priority: int = 0
     """Higher first."""
     deadline: float | None = None

@@ -152,7 +152,7 @@ class Allow(Struct, frozen=True):
     items: tuple[StreamItems, ...] = ()
     """The items that streams have brought for these iterations and later ones."""
     fed: int | None = None
-    """As that of `LoopCall`, with these items."""
+    """`LoopCall.fed`, with these items."""
 
 
 class MoveState(Struct, frozen=True):

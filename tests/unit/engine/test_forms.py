@@ -263,7 +263,7 @@ def test_values_that_nobody_wants_are_not_handed_out(here: Engine) -> None:
 
 
 def test_values_come_in_the_dtype_that_they_leave_in(here: Engine) -> None:
-    """Beside a run that has not asked for it, in the tables of the same slots."""
+    """A run that has not asked for it is beside, in the tables of the same slots."""
     for run in ("half", "whole"):
         filled(here, run, "main", context(1, 20))
     wanted = (True, False, True, False, True)

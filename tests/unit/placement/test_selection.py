@@ -1,4 +1,4 @@
-"""What a request selects of its outputs: read, checked against the graph, and described by the schema."""
+"""A request's selection is read, checked against the graph, and described by the schema."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_can_not_be_selected_is_refused_with_its_place(
 
 
 def test_an_output_of_an_unknown_type_may_be_selected(repository: Path) -> None:
-    """What a called task or a plug-in gives is known only when it comes; then only floats are converted."""
+    """The type that a called task or a plug-in gives is known only when it comes; then only floats are converted."""
     loaded = codec.load(json.loads((repository / "graphs" / "vjepa2_ac.json").read_text()))
     declared = loaded.tasks["rollout"]
     found = read_outputs(

@@ -57,7 +57,7 @@ def test_spliced_msgpack_has_the_bytes_themselves(seed: int) -> None:
 
 
 def _filled(told: Any, frames: list[Any]) -> Any:
-    """With each frame's bytes in its place."""
+    """The value with each frame's bytes in its place."""
     if isinstance(told, list):
         return [_filled(one, frames) for one in told]
     if not isinstance(told, dict):

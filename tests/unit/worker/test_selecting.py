@@ -1,4 +1,4 @@
-"""What a request selects of its outputs leaves, and nothing else: next to runs that send everything."""
+"""The selected outputs leave, and nothing else: next to runs that send everything."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def shares(found: Profile) -> list[tuple[Any, ...]]:
 
 
 def advice(found: Profile) -> list[str]:
-    """What to do about the largest share, and how far the figures can be trusted."""
+    """Says what to do about the largest share, and how far the figures can be trusted."""
     largest = next(row for row in found["shares"] if row["share"] == found["largest"])
     lines = [f"The largest share is {largest['share']}: {largest['advice']}."] if largest["seconds"] else []
     if not found["exact"]:

@@ -81,7 +81,7 @@ class Form(NamedTuple):
     sends: tuple[int, ...] = ()
     """Channels that a value leaves by."""
     sent_as: tuple[tuple[Place, str], ...] = ()
-    """Those of `told` whose floats are sent in another dtype."""
+    """Returns those of `told` whose floats are sent in another dtype."""
 
     def calls(self, use: int) -> bool:
         return self.runs[use] == use

@@ -26,13 +26,13 @@ CALLS = "calls"
 
 
 class NextLaunch(NamedTuple):
-    """What may be launched next."""
+    """A group that may be launched next."""
 
     group: BatchGroup
     willing: list[LoopRun]
     """The runs that want another iteration."""
     dues: list[float] | None = None
-    """When each of them is due, as far as that was asked."""
+    """The time at which each of them is due, as far as that was asked."""
 
 
 class LoopTurns:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 SHARED = Path(__file__).with_name("common.cuh")
-"""What sources include."""
+"""The header that all sources include."""
 
 
 @cache

@@ -22,10 +22,10 @@ from walkgraph.layers.norm.rms_norm import RMSNorm
 MOST_ROWS = 16
 """Rows of a launch, at most."""
 POSITIONS = 16
-"""Of each frame."""
+"""The positions of each frame."""
 _BLOCKS, _WARPS, _THREADS = 128, 8, 320
 _CHUNK, _UNIT, _RING, _PITCH = 1024, 8, 10, 20
-"""As in the source: K of a stage, its weight rows, stages in shared memory, and a column's place in the sums."""
+"""K of a stage, its weight rows, stages in shared memory, and a column's place in the sums, as in the source."""
 _HEAD_DIM, _GROUP = 128, 2
 _DEEPEST = 3072
 """The most K: a lane holds its part of all rows in registers."""
@@ -171,7 +171,7 @@ def unfit(sizes: StackSizes, device: torch.device) -> str | None:
 
 
 def unfit_sizes(sizes: StackSizes) -> str | None:
-    """Like `unfit`, on any device."""
+    """Gives the reason like `unfit`, on any device."""
     if sizes.head_dim != _HEAD_DIM or sizes.heads != _GROUP * sizes.kv_heads:
         return f"heads must be {_HEAD_DIM} wide, and {_GROUP} to each key head"
     inputs, outputs = (sizes.width, sizes.heads * sizes.head_dim, sizes.hidden), (_qkv(sizes), sizes.vocab)
@@ -183,7 +183,7 @@ def unfit_sizes(sizes: StackSizes) -> str | None:
 
 
 def shared_bytes(sizes: StackSizes, rows: int) -> int:
-    """Of a block's memory, in a launch for so many rows."""
+    """Bytes of shared memory that a block takes in a launch for so many rows."""
     stages = _RING * _UNIT * (2 * _CHUNK + 64)
     sums = _WARPS * _PITCH * (2 * sizes.hidden + sizes.width) // _BLOCKS
     return stages + 4 * (sums + _WARPS * rows + _WARPS * _GROUP * (_HEAD_DIM + 8)) + 16 * _RING

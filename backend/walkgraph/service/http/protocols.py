@@ -20,9 +20,9 @@ from walkgraph.service.http.presence import Presence
 from walkgraph.service.observe.hub import CLOSE_TRY_LATER
 
 FRAGMENT_FOLLOWS: Final = "walkgraph.more"
-"""In a message `websocket.send`, with the data in `bytes`: it is a fragment; true if others of its message follow."""
+"""Marks a message `websocket.send` with the data in `bytes` as a fragment; true if others of its message follow."""
 FRAGMENT_OF_TEXT: Final = "walkgraph.text"
-"""Beside it: true if the message is a text."""
+"""Stands beside it: true if the message is a text."""
 _COMPARED = 256
 """Idle connections that are compared to find the longest idle one: comparing all would cost more than accepting."""
 

@@ -1,4 +1,4 @@
-"""Where the bytes of media and tensors go, when a value is written as an object: into frames beside it, or into its
+"""Outlets take the bytes of media and tensors when a value is written as an object: into frames beside it, or into its
 JSON or msgpack.
 
 Large bytes are not put into the text. It is encoded with a mark in their place, split there, and sent with the bytes
@@ -56,7 +56,7 @@ class Frames:
 
 class Codec(NamedTuple):
     encode: Callable[[Any], bytes]
-    """Also encodes bytes."""
+    """Encodes an object, bytes too."""
     mark: Callable[[str], bytes]
     """A text of 32 ASCII characters, as it is encoded."""
     written: Callable[[Bytes], tuple[Piece, ...]]

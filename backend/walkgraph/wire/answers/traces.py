@@ -58,7 +58,7 @@ class ShareRow(TypedDict):
     """Part of the whole, 0 to 1."""
     means: str
     advice: str
-    """What to do if it is the largest."""
+    """Advice for the case that it is the largest."""
 
 
 class Moment(TypedDict):
@@ -69,7 +69,7 @@ class Moment(TypedDict):
 
 class Profile(TypedDict):
     seconds: float
-    """From the head of the request to the last byte of its answer, as far as they are known."""
+    """The time from the head of the request to its answer's last byte, as far as they are known."""
     exact: bool
     """False with `summary` telemetry, which does not report single calls."""
     shares: list[ShareRow]

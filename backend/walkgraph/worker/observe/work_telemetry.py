@@ -64,7 +64,7 @@ class WorkTelemetry:
         self._aggregates = Aggregates(rank, self._groups, engine)
         self._number = 0
         self._received: dict[RunId, float] = {}
-        """When this rank read the messages that start its runs."""
+        """The times at which this rank read the messages that start its runs."""
         self._gauged = 0.0
         self._working = False
         """True if the last gauge showed work, so that the next one is due soon."""

@@ -107,7 +107,7 @@ class CodePredictor(nn.Module):
         return Frames(codes, (first + further).to(hidden.dtype))
 
     def _passes(self, like: Tensor) -> "_Passes":
-        """Those of a batch of frames, one row each of `like`."""
+        """Begins the passes of a batch of frames, one for each row of `like`."""
         frames, stack = len(like), self._stack
         shape = (self.config.layers, frames * self.groups, self.config.kv_heads, self.config.head_dim)
         k, v = (torch.empty(shape, dtype=like.dtype, device=like.device) for _ in range(2))
@@ -181,10 +181,10 @@ class CodePredictor(nn.Module):
 
 
 class _Passes(Protocol):
-    """What gives the logits `[B, V]` of a batch's further codes, one after the other."""
+    """Gives the logits `[B, V]` of a batch's further codes, one after the other."""
 
     def first(self, hidden: Tensor, first: Tensor) -> Tensor:
-        """As in `CodePredictor.frames`."""
+        """The arguments are those of `CodePredictor.frames`."""
         ...
 
     def next(self, index: int, code: Tensor) -> Tensor:
@@ -243,7 +243,7 @@ class _Places(NamedTuple):
 
 
 class _Constants(NamedTuple):
-    """What every frame reads and none changes."""
+    """Tensors that every frame reads and none changes."""
 
     table: Tensor
     """`[(C - 1) * V, W]`: the embeddings of all further codes."""
