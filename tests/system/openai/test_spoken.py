@@ -208,8 +208,9 @@ def test_both_clients_of_python_give_the_same(running: Service, wanted: Said) ->
 
 def test_a_spoken_turn_is_answered_after_one_that_was_interrupted(omni: openai.OpenAI) -> None:
     half = (np.repeat(TONE, 3)[:12000] * 32767).astype("<i2").tobytes()
-    long: Any = {"max_output_tokens": 400}
-    short: Any = {"max_output_tokens": 4}
+    # With some seeds, a talker at random weights ends before its first sound.
+    long: Any = {"seed": 5, "max_output_tokens": 400}
+    short: Any = {"seed": 5, "max_output_tokens": 4}
     with omni.realtime.connect(model=f"{NAME}/converse") as connection:
         until(connection, "session.created")
         for response, cancelled in ((long, True), (short, False)):
