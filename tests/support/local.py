@@ -94,13 +94,14 @@ class LocalDeployment:
         inputs: Mapping[str, Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
         outputs: Sequence[str] | None = None,
+        alternative: int = 0,
         **how: Any,
     ) -> None:
-        """`how`: `stepped`, `record`, `hold`, `session`."""
+        """`alternative`: the replicas on which it goes. `how`: `stepped`, `record`, `hold`, `session`."""
         declared = task_of(self.graph, task)
         filled = fill_params(declared, {"seed": 0, **params})
         given = name_inputs(declared, inputs or {}, parts)
-        facts = Facts(self.plan)
+        facts = Facts(self.plan, alternative)
         found = expanded_request(facts, declared, filled, given, outputs)
         itinerary, legs = legs_of(facts, declared, filled, given, found)
         if legs is not None:

@@ -238,12 +238,12 @@ class Conductor:
 
     # ── status ──
 
-    def _state(self) -> State:
+    def _state(self, ranks: Iterable[m.RankStatus]) -> State:
         if self._failed is not None:
             return "failed"
         if self._draining or self._stop_at is not None:
             return "draining"
-        if self.ranks.all_ready:
+        if all(rank.state == "ready" for rank in ranks):
             return "ready"
         return "degraded" if self.ranks.were_ready else "starting"
 
@@ -252,10 +252,10 @@ class Conductor:
         if any(isinstance(command, Exit) for command in commands):
             return commands
         ranks, table = self.ranks.status(), self.runs.table
-        reason = self._failed or next((rank.reason for rank in ranks if rank.state == "lost"), None)
+        reason = self._failed or next((rank.reason for rank in ranks if rank.state in ("lost", "failed")), None)
         waiting = table.waiting
         status = m.Status(
-            state=self._state(), ranks=ranks, running=len(table) - waiting, waiting=waiting, reason=reason
+            state=self._state(ranks), ranks=ranks, running=len(table) - waiting, waiting=waiting, reason=reason
         )
         if status == self._status:
             return commands

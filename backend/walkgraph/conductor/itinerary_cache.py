@@ -9,7 +9,7 @@ from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.steps import bindings_of, choices_of, expressions_of
 from walkgraph.graph.turns import walks_turns
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand
+from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand, work_of
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.itinerary import Expanded, Resumed, expanded_request, legs_of
@@ -19,7 +19,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.legs import text_of
 
 REMEMBERED = 256
-"""Cached itineraries."""
+"""Cached itineraries, for each alternative of the plan."""
 STEPS = 256
 """Most steps of a cached itinerary."""
 
@@ -32,6 +32,7 @@ class CachedItinerary(NamedTuple):
     reads: Mapping[Rank, frozenset[str]]
     """Rank -> names of the input values that its steps read."""
     tokens: PageDemand
+    work: Mapping[Rank, int]
 
 
 class _Walked(NamedTuple):
@@ -58,40 +59,50 @@ class ItineraryCache:
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self.graph, self.plan = graph, plan
-        self._facts = Facts(plan)
+        self._facts = tuple(Facts(plan, one.index) for one in plan.alternatives)
         self._known: dict[_Key, CachedItinerary] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
         self._walked = {name: _Walked(walks_turns(task), reads_calls(task)) for name, task in graph.tasks.items()}
 
-    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
-        """The itinerary of a request. `params`: with defaults; `given`: the named values of `submit`. Raises as
-        `expand` and `page_demand` do."""
+    def of(
+        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], alternative: int = 0
+    ) -> CachedItinerary:
+        """The itinerary of a request in an alternative of the plan. `params`: with defaults; `given`: the named values
+        of `submit`. Raises as `expand` and `page_demand` do."""
         # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
         if submit.resumed is not None:
-            return self._found(submit, params, given)
+            return self._found(submit, params, given, alternative)
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
         kinds = self._walked[submit.task].kinds(given)
-        key = (submit.task, submit.outputs, values, kinds)
+        key = (alternative, submit.task, submit.outputs, values, kinds)
         found = self._known.get(key)
         if found is None:
-            found = self._found(submit, params, given)
+            found = self._found(submit, params, given, alternative)
             if len(found.expanded.itinerary.steps) <= STEPS:
-                if len(self._known) >= REMEMBERED:
+                if len(self._known) >= REMEMBERED * len(self._facts):
                     del self._known[next(iter(self._known))]
                 self._known[key] = found
         return found
 
     def legs(
-        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
+        self,
+        submit: m.Submit,
+        params: Mapping[str, Scalar],
+        given: tuple[Given, ...],
+        found: Expanded,
+        alternative: int = 0,
     ) -> tuple[Itinerary, Legs | None]:
         """The first itinerary of a request's ranks, and the legs that follow."""
-        return legs_of(self._facts, self.graph.tasks[submit.task], params, given, found, _resumed(submit))
+        return legs_of(self._facts[alternative], self.graph.tasks[submit.task], params, given, found, _resumed(submit))
 
-    def _found(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
+    def _found(
+        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], alternative: int
+    ) -> CachedItinerary:
         plan, task = self.plan, self.graph.tasks[submit.task]
-        expanded = expanded_request(self._facts, task, params, given, submit.outputs, _resumed(submit))
+        expanded = expanded_request(self._facts[alternative], task, params, given, submit.outputs, _resumed(submit))
         itinerary = expanded.itinerary
-        return CachedItinerary(expanded, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+        tokens = page_demand(plan, itinerary, params)
+        return CachedItinerary(expanded, inputs_read(plan, itinerary), tokens, work_of(tokens, itinerary.ranks))
 
 
 def _resumed(submit: m.Submit) -> Resumed | None:

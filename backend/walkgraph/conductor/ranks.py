@@ -52,7 +52,7 @@ class Ranks:
         self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
-        """True once all ranks were ready at the same time."""
+        """True once all ranks that haven't failed were ready at the same time."""
 
     # ── state ──
 
@@ -63,18 +63,24 @@ class Ranks:
         return self._workers[rank].loaded is not None
 
     @property
-    def all_ready(self) -> bool:
-        return all(worker.state == "ready" for worker in self._workers.values())
-
-    @property
     def alive(self) -> list[Rank]:
         """Ranks that have a process."""
         return [worker.rank for worker in self._workers.values() if worker.pid is not None]
 
     @property
     def failure(self) -> str | None:
-        """Why the deployment has failed; None if it has not."""
-        return next((w.reason for w in self._workers.values() if w.state == "failed"), None)
+        """Why the deployment has failed; None if it has not, as there are replicas without the ranks that have."""
+        failed = {worker.rank: worker.reason for worker in self._workers.values() if worker.state == "failed"}
+        plan = self.orders.plan
+        if failed.keys() <= plan.replicated and any(failed.keys().isdisjoint(one.ranks) for one in plan.alternatives):
+            return None
+        return next(iter(failed.values()), None)
+
+    @property
+    def settled(self) -> bool:
+        """True if no rank is still to become ready, and runs can be served."""
+        over = all(worker.state in ("ready", "failed") for worker in self._workers.values())
+        return over and any(all(map(self.ready, one.ranks)) for one in self.orders.plan.alternatives)
 
     def status(self) -> tuple[m.RankStatus, ...]:
         return tuple(
@@ -159,6 +165,7 @@ class Ranks:
         worker.deaths = [*recent, now]
         if worker.hopeless or len(recent) >= self._limits.restarts:
             worker.state, worker.retry = "failed", None
+            self.were_ready = self.were_ready or self.settled
         elif not self._given_up:
             pause = min(self._limits.backoff_last, self._limits.backoff_first * 2 ** len(recent))
             # One that has served dies for a reason of its own, not at every start.
@@ -215,7 +222,7 @@ class Ranks:
         for worker in loaded:
             if worker.state != "ready" and all(worker.reaches(other) for other in loaded):
                 worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
-        self.were_ready = self.were_ready or self.all_ready
+        self.were_ready = self.were_ready or self.settled
 
 
 def _end(code: int | None) -> str:

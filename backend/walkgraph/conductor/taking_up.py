@@ -11,9 +11,11 @@ from typing import Literal
 from walkgraph.conductor.events import Command, Rename, ToRank, ToService
 from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.ranks import Ranks
+from walkgraph.conductor.replicas.choice import ReplicaChoice
 from walkgraph.conductor.runs.admission import AdmissionRules
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.runs import Runs
+from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.runs.watching import Watching
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
@@ -34,7 +36,9 @@ class ServedPlan:
         in telemetry; empty: the spec's."""
         self.graph, self.plan, self.name = itineraries.graph, itineraries.plan, name
         self.itineraries, self.pages, self.watching = itineraries, PageBudget(self.plan), Watching(self.plan)
-        self.runs = Runs(self.pages, AdmissionRules(ranks.ready, running, self.watching.steps))
+        sessions = Sessions()
+        replicas = ReplicaChoice(itineraries, self.pages, sessions, ranks.ready)
+        self.runs = Runs(self.pages, sessions, replicas, AdmissionRules(running, self.watching.steps))
 
 
 @dataclass(slots=True)
@@ -88,7 +92,7 @@ class TakingUp:
         if change.state == "ending" and not len(self.served.runs.table):
             change.state = "loading"
             return self._load(change.wanted)
-        if change.state == "loading" and self._ranks.all_ready:
+        if change.state == "loading" and self._ranks.settled:
             self._change = None
             return [change.told()]
         return []

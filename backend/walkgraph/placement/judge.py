@@ -1,11 +1,12 @@
 """Problems and warnings about a placement of a graph, each with its place in the placement."""
 
 from collections.abc import Iterable, Iterator
+from math import prod
 
 from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.problems import Problem, nearest
-from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.compiler.assignment import MOST_ALTERNATIVES, Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
@@ -21,6 +22,7 @@ def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> I
     yield from _ranks(assignment, hardware)
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
+    yield from _too_many(assignment)
     yield from _unplaced(assignment)
     yield from _split_states(assignment)
     yield from _unavailable(assignment, catalogue)
@@ -42,10 +44,11 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
                     f"{_list(given)} on a GPU gives it some; move that, or remove `kept`"
                 )
                 yield _warn("not_kept", "/groups", message)
+    reported: set[tuple[str, int]] = set()
     for walk in plan.walks:
         yield from _apart_streams(plan, walk)
         if not walk.chunked:
-            yield from _spanning_loops(plan, walk)
+            yield from _spanning_loops(plan, walk, reported)
 
 
 def _from_gpus(plan: Plan, node: int) -> list[str]:
@@ -116,15 +119,14 @@ def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) ->
             message = f"there is no rank {rank}; add it to `ranks` or take one of {_list(sorted(ranks))}"
             yield Problem("unknown_rank", f"{at}/ranks/{index}", message)
     yield from _unsupported(hardware, group, at)
+    if group.replicas > 1:
+        yield from _replicas(assignment, group, at)
 
 
 def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
     if group.tensor_parallel > 1:
         message = "tensor parallelism is not supported; set `tensor_parallel` to 1 and spread nodes over the ranks"
         yield Problem("unsupported", f"{at}/tensor_parallel", message)
-    if group.replicas > 1:
-        message = "replicas are not supported; set `replicas` to 1 and deploy the graph once more"
-        yield Problem("unsupported", f"{at}/replicas", message)
     if group.host is not None and group.host != hardware.host:
         message = f"other hosts are not supported; remove `host` or name this one, `{hardware.host}`"
         yield Problem("unsupported", f"{at}/host", message)
@@ -134,6 +136,30 @@ def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]
             f"`tensor_parallel` times `replicas` is {width}, but {len(group.ranks)} ranks are given; make them equal"
         )
         yield Problem("rank_count", f"{at}/ranks", message)
+
+
+def _replicas(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
+    """Replicas on one rank, which could hold only one of them, and on one GPU, where they only take turns."""
+    devices = {entry.rank: entry.device for entry in assignment.placement.ranks}
+    for index, rank in enumerate(group.ranks):
+        earlier = group.ranks[:index]
+        if rank in earlier:
+            message = f"rank {rank} holds two replicas; give each a rank of its own"
+            yield Problem("same_rank", f"{at}/ranks/{index}", message)
+        elif devices.get(rank, "cpu") != "cpu" and devices[rank] in {devices.get(other) for other in earlier}:
+            message = f"`{devices[rank]}` holds two replicas, which take turns on it; give each a GPU of its own"
+            yield _warn("shared_device", f"{at}/ranks/{index}", message)
+
+
+def _too_many(assignment: Assignment) -> Iterator[Problem]:
+    counts = assignment.counts
+    if prod(counts) > MOST_ALTERNATIVES:
+        message = (
+            f"groups with {_list(counts)} replicas make {prod(counts)} combinations, and there may be "
+            f"{MOST_ALTERNATIVES}; give groups the same number of replicas, or fewer"
+        )
+        largest = max(range(len(assignment.placement.groups)), key=lambda i: assignment.placement.groups[i].replicas)
+        yield Problem("too_many_replicas", f"/groups/{largest}/replicas", message)
 
 
 def _unplaced(assignment: Assignment) -> Iterator[Problem]:
@@ -146,16 +172,18 @@ def _unplaced(assignment: Assignment) -> Iterator[Problem]:
 
 
 def _split_states(assignment: Assignment) -> Iterator[Problem]:
-    for walk in assignment.walks:
-        for state, nodes in assignment.bound.items():
-            ranks = assignment.homes(state, walk)
-            if len(ranks) > 1:
-                message = (
-                    f"state `{state}` would be on ranks {_list(ranks)} at once in Walk `{walk}`; "
-                    f"place {_list(nodes)} together there"
-                )
-                placed = assignment.group(nodes[-1], walk)
-                yield Problem("split_state", f"/groups/{placed[0]}" if placed else "/groups", message)
+    reported: set[tuple[str, str]] = set()
+    places = ((one, state, walk) for one in assignment.alternatives for walk in one.walks for state in one.bound)
+    for one, state, walk in places:
+        ranks, nodes = one.homes(state, walk), one.bound[state]
+        if len(ranks) > 1 and (state, walk) not in reported:
+            reported.add((state, walk))
+            message = (
+                f"state `{state}` would be on ranks {_list(ranks)} at once in Walk `{walk}`; "
+                f"place {_list(nodes)} together there"
+            )
+            placed = assignment.group(nodes[-1], walk)
+            yield Problem("split_state", f"/groups/{placed[0]}" if placed else "/groups", message)
 
 
 def _unavailable(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
@@ -176,18 +204,17 @@ def _list(items: Iterable[object]) -> str:
 # ── loops across ranks ──────────────────────────────────────────────────────────────────────────
 
 
-def _spanning_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
+def _spanning_loops(plan: Plan, walk: WalkPlan, reported: set[tuple[str, int]]) -> Iterator[Problem]:
     """Loops where the values of one iteration go to another rank and back, through their hosts, before the next can
-    start."""
-    reported: set[int] = set()
+    start. `reported`: (Walk, loop) of those that were reported, perhaps with other replicas."""
     for edge in walk.edges:
         if not edge.carried:
             continue
         loop = walk.uses[edge.target.use].loops[edge.common - 1]
         cycle = _cycle(walk, edge, loop)
         ranks = sorted({walk.uses[use].rank for use in cycle})
-        if len(ranks) > 1 and loop not in reported and not walk.loops[loop].resident:
-            reported.add(loop)
+        if len(ranks) > 1 and (walk.name, loop) not in reported and not walk.loops[loop].resident:
+            reported.add((walk.name, loop))
             names = dict.fromkeys(walk.uses[use].name for use in sorted(cycle))
             message = (
                 f"every iteration of loop `{walk.loops[loop].name}` in Walk `{walk.name}` goes between ranks "

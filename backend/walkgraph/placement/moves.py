@@ -78,7 +78,7 @@ class Moves:
         plan = facts.plan
         self._since = since
         self._facts, self._plan = facts, plan
-        self._moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
+        self._moves = {walk.name: walk.index for walk in facts.walks if walk.name.startswith("move:")}
         self._rests = _rests(facts) if self._moves else {}
         self._places = dict(self._rests)
         """State -> its rank after the steps so far."""
@@ -182,7 +182,7 @@ class Moves:
 def _rests(facts: Facts) -> dict[int, Rank]:
     """Session state -> the rank where it waits between requests: that of its first access in the document's Walks."""
     found: dict[int, Rank] = {}
-    for walk in facts.plan.walks:
+    for walk in facts.walks:
         for state, rank in facts[walk.index].homes.items():
             if facts.plan.states[state].scope == "session":
                 found.setdefault(state, rank)

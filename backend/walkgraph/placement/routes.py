@@ -1,6 +1,6 @@
 """How every edge, stream and result of a graph travels under a plan, as the editor draws and lists it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from walkgraph.graph.document import Graph
@@ -40,16 +40,22 @@ class HandedRoute:
 
 
 def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
-    """Results that the tasks' steps take from earlier ones: one route for each rank that reads the result."""
-    walks = {walk.name: walk for walk in reversed(plan.walks)}
-    found: list[HandedRoute] = []
+    """Results that the tasks' steps take from earlier ones: one route for each rank that reads the result, with any
+    replicas."""
+    found: dict[HandedRoute, None] = {}
+    for alternative in plan.alternatives:
+        walks = {walk.name: walk for walk in reversed(plan.walks_of(alternative.index))}
+        found.update(dict.fromkeys(_handed(graph, walks)))
+    return list(found)
+
+
+def _handed(graph: Graph, walks: Mapping[str, WalkPlan]) -> Iterator[HandedRoute]:
     for task, declared in graph.tasks.items():
         for at, name, producer, result in handings(declared):
             pointer = f"/tasks/{task}{at.pointer}/with/{name}"
             given, read = f"{producer}.{result}", f"{at.step.walk}.{name}"
             for source, target, transport in _handovers(walks.get(producer), result, walks.get(at.step.walk), name):
-                found.append(HandedRoute(task, pointer, given, read, source, target, transport))
-    return found
+                yield HandedRoute(task, pointer, given, read, source, target, transport)
 
 
 def _handovers(
@@ -71,18 +77,22 @@ def _handovers(
 
 
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
-    """Routes of every Walk in the document's order, then of every stream, one for each pair of ranks that it joins.
+    """Routes of every Walk in the document's order, then of every stream, one for each pair of ranks that it joins,
+    with any replicas.
 
     `plan` must belong to this graph, which `check` accepts: its Walks' tables then begin with one row per route.
     """
-    found: list[TravelRoute] = []
-    for walk, structure in zip(plan.walks, structures(graph).values(), strict=False):
-        for route, edge in zip(structure.routes, walk.edges, strict=False):
-            source, target = _ranks(walk, edge)
-            pointer = f"/walks/{walk.name}{route.pointer}"
-            found.append(TravelRoute(walk.name, None, pointer, source, target, edge.transport))
-    found.extend(_streams(plan))
-    return found
+    found: dict[TravelRoute, None] = {}
+    walked = structures(graph).values()
+    for alternative in plan.alternatives:
+        for walk, structure in zip(plan.walks_of(alternative.index), walked, strict=False):
+            for route, edge in zip(structure.routes, walk.edges, strict=False):
+                source, target = _ranks(walk, edge)
+                pointer = f"/walks/{walk.name}{route.pointer}"
+                found[TravelRoute(walk.name, None, pointer, source, target, edge.transport)] = None
+    for alternative in plan.alternatives:
+        found.update(dict.fromkeys(_streams(plan, alternative.index)))
+    return list(found)
 
 
 def _ranks(walk: WalkPlan, edge: EdgePlan) -> tuple[Rank, Rank]:
@@ -92,15 +102,15 @@ def _ranks(walk: WalkPlan, edge: EdgePlan) -> tuple[Rank, Rank]:
     return here, target if target is not None else here
 
 
-def _streams(plan: Plan) -> Iterator[TravelRoute]:
-    for stream in plan.streams:
+def _streams(plan: Plan, alternative: int) -> Iterator[TravelRoute]:
+    for place, stream in enumerate(plan.streams_of(alternative)):
         transports: dict[tuple[Rank, Rank], str] = {}
-        for walk in plan.walks:
+        for walk in plan.walks_of(alternative):
             for edge in walk.edges:
                 if edge.target.kind == "stream" and edge.target.index == stream.index:
                     here = walk.uses[edge.source.use].rank
                     transports |= {
                         (here, there): LOCAL if here == there else edge.transport for there in stream.consumers
                     }
-        pointer = f"/streams/{stream.index}"
+        pointer = f"/streams/{place}"
         yield from (TravelRoute(None, stream.name, pointer, *pair, transport) for pair, transport in transports.items())

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.capacity.budget import Copy, show_bytes
 from walkgraph.placement.routes import HandedRoute
-from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, TO_CLIENT, Alternative, EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
 
 _BAR = 24
 _NAME = 20
@@ -19,13 +19,16 @@ def render(
     handed: Sequence[HandedRoute] = (),
 ) -> str:
     """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; calls of tasks; streams;
-    results that a later step reads on another rank; state copies."""
+    the ranks of runs by their replicas; results that a later step reads on another rank; state copies. Walks and
+    streams are those of runs on the first replicas."""
+    walks = plan.walks_of()
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
         *(list(_rank(plan, rank)) for rank in plan.ranks),
-        ["walks", *(line for walk in plan.walks if not _is_move(walk) for line in _walk(plan, walk))],
-        ["calls, through the conductor and the service", *(line for walk in plan.walks for line in _calls(plan, walk))],
-        ["streams", *(line for stream in plan.streams for line in _stream(plan, stream))],
+        ["walks", *(line for walk in walks if not _is_move(walk) for line in _walk(plan, walk))],
+        ["calls, through the conductor and the service", *(line for walk in walks for line in _calls(plan, walk))],
+        ["streams", *(line for stream in plan.streams_of() for line in _stream(plan, stream))],
+        ["replicas", *(_alternative(plan, one) for one in plan.alternatives if one.replicas)],
         ["results that change rank", *(_handed(route) for route in handed if route.source != route.target)],
         ["states that change rank", *(_copy(plan, copy) for copy in copies)],
         ["problems", *(f"  {p.severity:<8} {p.pointer or '/'}  {p.code}: {p.message}" for p in problems)],
@@ -142,6 +145,15 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _alternative(plan: Plan, one: Alternative) -> str:
+    taken = ", ".join(f"{replica + 1} of {count}" for count, replica in one.replicas.items())
+    walks = [walk for walk in plan.walks_of(one.index) if not walk.chunked and not _is_move(walk)]
+    crossing = sum(edge.transport not in {LOCAL, TO_CLIENT} for walk in walks for edge in walk.edges)
+    stepped = [f"{walk.name}.{loop.name}" for walk in walks for loop in walk.loops if not loop.resident]
+    shown = f" · stepped: {', '.join(stepped)}" if stepped else ""
+    return f"  {taken}  {_ranks(one.ranks)} · {_count(crossing, 'edge')} between ranks{shown}"
 
 
 # ── streams and states ──────────────────────────────────────────────────────────────────────────

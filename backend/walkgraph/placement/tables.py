@@ -287,6 +287,19 @@ class RankPlan(Table, frozen=True):
         return sum(self.arenas.values())
 
 
+class Alternative(Table, frozen=True):
+    """The tables for one choice of replicas, in which every node is on one rank in a Walk. A run goes through those of
+    one alternative alone."""
+
+    index: int
+    replicas: dict[int, int]
+    """How many replicas groups have -> the one of them that is taken, counted from 0. Groups with equally many take the
+    same one."""
+    walks: tuple[int, ...]
+    """Walks in the order of `Plan.walks`: the document's, chunked twins, state moves."""
+    ranks: tuple[Rank, ...]
+
+
 class Plan(Table, frozen=True):
     graph: str
     digest: str
@@ -295,9 +308,26 @@ class Plan(Table, frozen=True):
     weights: dict[str, WeightsPlan]
     states: tuple[StatePlan, ...]
     walks: tuple[WalkPlan, ...]
-    """The document's Walks, then `chunked` twins, then state moves (`move:main:0>1`: an export and an import)."""
+    """The document's Walks, then `chunked` twins, once for each alternative; then state moves (`move:main:0>1`: an
+    export and an import), which alternatives share."""
     streams: tuple[StreamPlan, ...]
+    """The document's streams, once for each alternative."""
     ranks: tuple[RankPlan, ...]
+    alternatives: tuple[Alternative, ...]
+    """One, unless groups have replicas."""
+
+    def walks_of(self, alternative: int = 0) -> tuple[WalkPlan, ...]:
+        return tuple(self.walks[index] for index in self.alternatives[alternative].walks)
+
+    def streams_of(self, alternative: int = 0) -> tuple[StreamPlan, ...]:
+        each = len(self.streams) // len(self.alternatives)
+        return self.streams[alternative * each : (alternative + 1) * each]
+
+    @property
+    def replicated(self) -> frozenset[Rank]:
+        """Ranks that some alternatives do without."""
+        used = [rank for one in self.alternatives for rank in one.ranks]
+        return frozenset(rank for rank in used if used.count(rank) < len(self.alternatives))
 
 
 # ── itineraries ────────────────────────────────────────────────────────────

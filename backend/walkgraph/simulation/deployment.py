@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from walkgraph.conductor import events as c
 from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.ids import Rank
+from walkgraph.placement.tables import Itinerary
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
 from walkgraph.simulation.page import NO_PAGE, Page
@@ -44,6 +45,8 @@ class SimulatedDeployment:
         """Events that the conductor has not read yet."""
         self._stopping = False
         self._failed = False
+        self._started: dict[str, Itinerary] = {}
+        """Run -> the itinerary with which it was started last."""
         self.processes = SimulatedProcesses(simulator, scenario, page, chances, parts, self._heard, self._hear)
         self._known = (scenario, *page.others)
         self.conductor = parts.conductor(
@@ -68,13 +71,13 @@ class SimulatedDeployment:
     def at_rest(self) -> bool:
         core, workers = self.conductor, self.processes.workers
         under_way = self.processes.network.in_flight or self._simulator.blocked or self._unread
-        if under_way or not (core.ranks.all_ready or self._failed):
+        if under_way or not (core.ranks.settled or self._failed):
             return False
         if len(core.runs.table) or len(core.runs.sessions):
             return False
         if self._failed:
             return not workers
-        if len(workers) < len(self._scenario.plan.ranks):
+        if len(workers) < sum(rank.state != "failed" for rank in core.ranks.status()):
             return False  # the conductor has not heard of a death yet
         return all(worker.resting and worker.loaded for worker in workers.values())
 
@@ -86,7 +89,8 @@ class SimulatedDeployment:
         yield from (f"{pages} pages of rank {rank} are promised" for (rank, _), pages in promised if pages)
         if len(core.runs.sessions):
             yield f"{len(core.runs.sessions)} sessions"
-        if self.processes.fragile and not self._failed and self.processes.lost:
+        replaced = len(self._scenario.plan.alternatives) > 1
+        if self.processes.fragile and not self._failed and self.processes.lost and not replaced:
             yield "a deployment that should have failed"
         if len(core.runs.steering):
             yield f"{len(core.runs.steering)} pauses"
@@ -136,6 +140,7 @@ class SimulatedDeployment:
                     self._failed = message.state == "failed" if isinstance(message, m.Status) else self._failed
                     self._tell(message)
                 case c.ToRank(rank=rank, message=message):
+                    self._count_restart(message)
                     if rank in workers:
                         self.processes.post(CONDUCTOR, workers[rank].here, [codec.encode(message)])
                 case c.Spawn(rank=rank, start=start):
@@ -149,6 +154,12 @@ class SimulatedDeployment:
                     self.exited = True
                 case c.Tell() | c.Rename():
                     pass
+
+    def _count_restart(self, message: m.ToWorker) -> None:
+        if isinstance(message, m.Start):
+            again = self._started.get(message.run, message.itinerary) is not message.itinerary
+            self._simulator.counts["runs started again"] += again
+            self._started[message.run] = message.itinerary
 
     def _heard(self, source: Endpoint, frames: Frames) -> None:
         messages = codec.from_worker.decode_all(frames[0])

@@ -128,7 +128,7 @@ def bundled_scenarios() -> list[Scenario]:
     for name, requests in makers.items():
         graph = codec.load(bundled("graphs")[name].read_bytes())
         two = decode(json.loads(bundled("placements")[f"{name}_two_ranks"].read_text()))
-        for ranks, placement in ((1, placed({}, 1)), (2, two), (3, placed(_apart(graph), 3))):
+        for ranks, placement in ((1, placed({}, 1)), (2, two), (3, placed(apart(graph), 3))):
             plan = assemble(Assignment(graph, placement), catalogue())
             found.append(Scenario(f"{name}/{ranks}", graph, plan, _twins(graph), requests()))
     return found
@@ -138,7 +138,7 @@ def _twins(graph: Graph) -> Functions:
     return lambda states: twins(graph, states)
 
 
-def _apart(graph: Graph) -> dict[str, int]:
+def apart(graph: Graph) -> dict[str, int]:
     """Places nodes on three ranks in turn; nodes that share a state go to one rank."""
     ranks: dict[str, int] = {}
     of_state: dict[str, int] = {}

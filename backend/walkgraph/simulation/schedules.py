@@ -14,6 +14,7 @@ from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.kinds.chained import chained
 from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.replicated import replicated
 from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
@@ -47,6 +48,8 @@ SHARING = 0.04
 DEFERRING, TOGETHER, ALIKE = 0.06, 0.2, 0.3
 """Share of the worlds with deferred calls; shares of these in which graphs change among them, and in which sequences
 that begin alike share pages."""
+REPLICATING = 0.06
+"""Share of the worlds in which runs go to one of several replicas."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG, BEFORE_OLDER = 5_000, 3
@@ -90,6 +93,9 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
         alike = [one for one in known_deferring() if one.pages == scenario.pages] if changes else []
         fitting = tuple(one for one in alike if same_processes(scenario.plan, one.plan))
         page = page._replace(others=fitting)
+    apart = random.Random(f"replicating {seed}")  # noqa: S311 - no secret
+    if apart.random() < REPLICATING:
+        scenario, page = apart.choice(known_replicated()), page._replace(others=())
     return World(scenario, seed, chances=mood, parts=parts, page=page)
 
 
@@ -169,6 +175,11 @@ def known_deferring() -> Sequence[Scenario]:
     return deferring()
 
 
+@cache
+def known_replicated() -> Sequence[Scenario]:
+    return replicated()
+
+
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:
     """Runs one world per seed. A fault ends only its own world."""
     report, known = SimulationReport(), known_scenarios()
@@ -210,7 +221,7 @@ def run_schedules(
     report = SimulationReport()
     begins = range(first, first + schedules, BLOCK)
     blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]
-    for known in (known_scenarios, known_talkers, known_chained, known_deferring):
+    for known in (known_scenarios, known_talkers, known_chained, known_deferring, known_replicated):
         known()  # before any of them runs, so that all processes share them
     with rare_collections():
         if processes == 1:

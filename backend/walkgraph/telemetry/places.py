@@ -30,8 +30,8 @@ class Places:
     """(Walk, edge name) -> the nodes that may have produced the edge's values."""
     does: dict[str, Does] = field(default_factory=dict[str, Does])
     """Node -> what it does."""
-    tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """(Walk, device loop) in which tokens are generated -> the rank that generates them."""
+    tokens: frozenset[tuple[str, str, int]] = frozenset()
+    """(Walk, device loop, rank) where tokens are generated."""
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -52,7 +52,7 @@ class Places:
             readers=_ends(plan, edges, streams, out, reading=True),
             writers=_ends(plan, edges, streams, into, reading=False),
             does={node.name: _does(node) for node in plan.nodes},
-            tokens={(walk.name, loop): rank for walk in plan.walks for loop, rank in _making_tokens(plan, walk)},
+            tokens=frozenset((walk.name, *made) for walk in plan.walks for made in _making_tokens(plan, walk)),
         )
 
     def hop(self, walk: str, edge: int, stream: bool) -> str:

@@ -13,7 +13,7 @@ from walkgraph.conductor.itinerary_cache import CachedItinerary, ItineraryCache
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.ids import RunId
-from walkgraph.placement.capacity.demand import inputs_read, page_demand
+from walkgraph.placement.capacity.demand import inputs_read, page_demand, work_of
 from walkgraph.placement.itinerary import Expanded, expand
 from walkgraph.placement.request import declared_params, fill_params, name_inputs
 from walkgraph.wire import messages as m
@@ -78,8 +78,9 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
                 itinerary = expand(graph, plan, key, params, submit.inputs, submit.parts, submit.outputs)
             except WalkgraphError:
                 continue
+            tokens = page_demand(plan, itinerary, params)
             anew = CachedItinerary(
-                Expanded(itinerary, None), inputs_read(plan, itinerary), page_demand(plan, itinerary, params)
+                Expanded(itinerary, None), inputs_read(plan, itinerary), tokens, work_of(tokens, itinerary.ranks)
             )
             for _ in range(2):
                 assert kept.of(submit, params, given) == anew

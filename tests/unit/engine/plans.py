@@ -12,7 +12,7 @@ from walkgraph.engine.calls.memo import Sharing
 from walkgraph.engine.engine import Done, Engine
 from walkgraph.engine.loops.graphs import LoopGraphs
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import NodePlan, Plan, RankPlan, StatePlan, WeightsPlan
+from walkgraph.placement.tables import Alternative, NodePlan, Plan, RankPlan, StatePlan, WeightsPlan
 
 WEIGHTS = "w"
 
@@ -74,6 +74,7 @@ def plan_of(
                 budget=tuple((budget or {}).items()),
             ),
         ),
+        alternatives=(Alternative(index=0, replicas={}, walks=(), ranks=(Rank(0),)),),
     )
 
 

@@ -46,7 +46,6 @@ def test_a_good_placement_has_no_problems() -> None:
             "/groups/1/tensor_parallel",
             "to 1",
         ),
-        ({"nodes": ("llm",), "ranks": (0, 1), "replicas": 2}, "unsupported", "/groups/1/replicas", "to 1"),
         ({"nodes": ("llm",), "ranks": (0, 1)}, "rank_count", "/groups/1/ranks", "2 ranks are given"),
     ],
 )

@@ -32,8 +32,11 @@ from walkgraph.conductor import queue_order
 from walkgraph.conductor.events import Command as Ordered
 from walkgraph.conductor.events import ToRank, ToService
 from walkgraph.conductor.ranks import LoadOrders
+from walkgraph.conductor.replicas.choice import ReplicaChoice
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
-from walkgraph.conductor.runs.records import RunTable
+from walkgraph.conductor.runs.records import RunRecord, RunTable
+from walkgraph.conductor.runs.requests import Request
+from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp
 from walkgraph.engine.calls import schedule
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain, _ChainProgress
@@ -237,6 +240,16 @@ def _unheard(whole: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _where_it_was(self: ReplicaChoice, run: RunRecord, request: Request) -> bool:
+    """A run may start on ranks that have ended it."""
+    return all(map(self._ready, request.itinerary.ranks))
+
+
+def _anywhere(self: ReplicaChoice, run: RunRecord, lost: Rank) -> bool:
+    """A run starts again wherever it was before."""
+    return True
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -398,6 +411,18 @@ FAULTS = {
     ),
     "a deferred call that is made twice": Fault(
         "deferring", "", patches=[Patch(Schedule, "remove", lambda self, calls: None)]
+    ),
+    "a session whose run goes to another replica": Fault(
+        "replicated", "by the book", patches=[Patch(Sessions, "alternative", lambda self, name: None)], chances=CROWD
+    ),
+    "a run that starts again though its client has outputs": Fault(
+        "replicated", "", patches=[Patch(RunRecord, "may_restart", True)], chances=OFTEN
+    ),
+    "a run that starts again on a rank that has ended it": Fault(
+        "replicated shared",
+        "",
+        patches=[Patch(ReplicaChoice, "_can_take", _where_it_was), Patch(ReplicaChoice, "has_another", _anywhere)],
+        chances=OFTEN,
     ),
     "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

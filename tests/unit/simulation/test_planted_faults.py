@@ -8,6 +8,7 @@ from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.kinds.chained import chained
 from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.replicated import replicated
 from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
@@ -21,7 +22,7 @@ SEEDS = 200
 
 @cache
 def known() -> tuple[Scenario, ...]:
-    return (*scenarios(), *talkers(), *chained(), *deferring())
+    return (*scenarios(), *talkers(), *chained(), *deferring(), *replicated())
 
 
 def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:

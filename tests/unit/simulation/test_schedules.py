@@ -50,6 +50,7 @@ HAPPENED = {
     "resumes asked",
     "runs held at their start",
     "runs moved in the queue",
+    "runs started again",
     "runs in sessions",
     "runs suspended",
     "sessions begun anew under another graph",
@@ -60,7 +61,7 @@ HAPPENED = {
 }
 
 
-RARE = {"runs suspended", "sessions begun anew under another graph"}
+RARE = {"runs started again", "runs suspended", "sessions begun anew under another graph"}
 MANY = 500
 """Schedules among which everything that may happen does, but for what is rare."""
 MANY_MORE = 5_000

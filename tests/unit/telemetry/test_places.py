@@ -40,7 +40,7 @@ def test_loops_that_make_tokens_are_known_with_their_rank() -> None:
     assert plan is not None
     # In `denoise` the same node gives what is no token.
     assert {loop.name for walk in plan.walks for loop in walk.loops if loop.resident} == {"tokens", "denoise"}
-    assert Places.of(plan).tokens == {("decode", "tokens"): 0}
+    assert Places.of(plan).tokens == {("decode", "tokens", 0)}
 
 
 def test_nodes_that_decode_and_encode_media_are_known() -> None:

@@ -21,7 +21,9 @@ from walkgraph.telemetry.sinks.prometheus import FromPackets, Histogram, Total
 
 RUN, OTHER, RANK = RunId("a" * 32), RunId("b" * 32), Rank(0)
 PLACES = Places(
-    edges={("decode", 3): "llm.next -> vae.x"}, streams={1: "@stream.speech"}, tokens={("decode", "tokens"): 1}
+    edges={("decode", 3): "llm.next -> vae.x"},
+    streams={1: "@stream.speech"},
+    tokens=frozenset({("decode", "tokens", 1)}),
 )
 
 

@@ -278,7 +278,7 @@ class Deployment:
             for message in codec.from_worker.decode_all(frame):
                 if self.ranks.current(Rank(rank), start):
                     self.perform(self.ranks.heard(Rank(rank), message, self.now))
-        if self.ranks.all_ready:
+        if self.ranks.settled:
             for worker in self.workers.values():
                 known = {rank: peer.start for rank, peer in worker.links.peers.known.items()}
                 assert known == {o.rank: o.peer.start for o in self.workers.values() if o is not worker}
@@ -344,7 +344,7 @@ def test_ranks_that_are_ready_reach_each_other_however_they_came_to_it(deploymen
         for _ in range(deployment.chance.randrange(60)):
             deployment.step()
         deployment.kill(deployment.chance.choice(list(deployment.workers)))
-    deployment.until(lambda: deployment.ranks.all_ready)
+    deployment.until(lambda: deployment.ranks.settled)
     workers = deployment.workers.values()
     ways = [(one, other) for one in workers for other in workers if one is not other]
     for one, other in ways:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from walkgraph.conductor.events import Command, ToRank
+from walkgraph.conductor.replicas.choice import ReplicaChoice
 from walkgraph.conductor.runs.endings import Endings
 from walkgraph.conductor.runs.page_budget import Demand, PageBudget
 from walkgraph.conductor.runs.priority import Holder, to_suspend
@@ -19,7 +20,7 @@ from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
 from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.runs.stalls import Stalls
 from walkgraph.conductor.runs.steering import Steering
-from walkgraph.ids import Rank, RunId
+from walkgraph.ids import RunId
 from walkgraph.placement.tables import Itinerary
 from walkgraph.wire import messages as m
 
@@ -27,7 +28,6 @@ from walkgraph.wire import messages as m
 class AdmissionRules(NamedTuple):
     """The inputs of admission besides the runs."""
 
-    ready: Callable[[Rank], bool]
     most_running: int
     steps: Callable[[RunId, Itinerary], bool]
     """True if a run that starts now must be stepped."""
@@ -42,10 +42,11 @@ class Admission:
         steering: Steering,
         stalls: Stalls,
         endings: Endings,
+        replicas: ReplicaChoice,
         rules: AdmissionRules,
     ) -> None:
         self._table, self._pages, self._sessions, self._steering = table, pages, sessions, steering
-        self._stalls, self._endings, self._rules = stalls, endings, rules
+        self._stalls, self._endings, self._replicas, self._rules = stalls, endings, replicas, rules
 
     def admit(self, now: float) -> list[Command]:
         """Starts runs that fit and resumes suspended ones, in the order of `RunTable.queued`. A run
@@ -58,7 +59,7 @@ class Admission:
         for run in self._table.queued():
             if (waits and run.session is None) or not self._can_start(run):
                 continue
-            if run.state == "waiting" and not self._has_place(run):
+            if run.state == "waiting" and not (self._has_place(run) and self._choose(run)):
                 continue
             own, more, fault = self._needed(run)
             if fault is not None:
@@ -80,12 +81,19 @@ class Admission:
         running = self._table.active if run.submit.depth else self._table.running
         return running < self._rules.most_running
 
+    def _choose(self, run: RunRecord) -> bool:
+        """Chooses the replicas of a waiting run; False if it waits for ranks."""
+        request = self._replicas.chosen(run, self._table)
+        if request is not None:
+            run.go(request)
+        return request is not None
+
     def _can_start(self, run: RunRecord) -> bool:
-        """True if a queued run waits for nothing but pages. False if an earlier run in this pass has ended it."""
+        """True if a queued run waits for nothing but pages and ranks. False if an earlier run in this pass has ended
+        it."""
         if run.state != "waiting":
             return run.state == "suspended" and not run.calls
-        ready = all(map(self._rules.ready, run.request.itinerary.ranks))
-        return ready and (run.session is None or self._sessions.free(run.session))
+        return run.session is None or self._sessions.free(run.session)
 
     def _needed(self, run: RunRecord) -> tuple[Demand, Demand, str | None]:
         """(its own pages, pages that its session needs beyond those it holds, why it can never start or None)."""
@@ -128,7 +136,7 @@ class Admission:
         suspended free enough pages."""
         coming = Demand()
         for other in self._table:
-            if other.state in ("ending", "suspending"):
+            if other.state in ("restarting", "ending", "suspending"):
                 coming.update(other.own)
         lacking = self._pages.lacking(demand, coming)
         holders = [
@@ -157,8 +165,10 @@ class Admission:
         run.own, run.state, run.started, run.heard = own, "running", now, now
         self._stalls.begin(now)
         run.holding = set(request.itinerary.ranks)
-        if run.session is not None and request.session is not None:
-            self._sessions.enter(run.session, request.session, run.id, more, request.itinerary.ranks)
+        if run.session is not None:
+            self._sessions.enter(run.session, run.id, request, more)
+        self._replicas.begins(run)
+        run.elsewhere.clear()
         stepped = run.submit.record or run.hold or self._rules.steps(run.id, request.itinerary)
         starts: list[Command] = [
             ToRank(

@@ -30,11 +30,23 @@ class Endings:
         cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
         return [*finished, *cancels, *self.settle(run, now)]
 
+    def restart(self, run: RunRecord, now: float) -> list[Command]:
+        """Has a run start again on other replicas, once the ranks that still hold it have released it."""
+        self._table.dequeue(run)
+        run.state, run.restarts = "restarting", run.restarts + 1
+        cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
+        return [*cancels, *self.settle(run, now)]
+
     def settle(self, run: RunRecord, now: float) -> list[Command]:
-        """Once no rank holds the run, frees its pages and removes it."""
+        """Once no rank holds the run, frees its pages and removes it, or has it wait again."""
         if run.holding:
             return []
         self._pages.give(run.own)
+        if run.state == "restarting":
+            self._steering.forget(run.id)
+            run.begin_anew()
+            self._table.queue(run)
+            return []
         if run.session is not None:
             self._sessions.leave(run.session, run.id, now)
             self.forget_sessions()
@@ -70,9 +82,10 @@ class Endings:
                 self._pages.give(freed)
             return []
         run = self._table.get(message.run)
-        if run is None or run.state != "ending":
+        if run is None or run.state not in ("restarting", "ending"):
             return []
         run.holding.discard(message.rank)
+        run.left.add(message.rank)
         return self.settle(run, now)
 
     def free_sessions(self, sessions: Iterable[tuple[str, set[Rank]]]) -> list[Command]:

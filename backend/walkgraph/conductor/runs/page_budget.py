@@ -25,6 +25,9 @@ class PageBudget:
         """Sets a rank's pools, as its worker reports them when it is ready."""
         self._pools[rank] = pools
 
+    def pools(self, rank: Rank) -> tuple[PoolSize, ...]:
+        return self._pools.get(rank, ())
+
     def demand(self, most: PageDemand, session: bool) -> tuple[Demand, Demand]:
         """(own, session's) pages for the most that a run keeps. Of each choice the larger branch counts, in each
         pool."""

@@ -27,6 +27,7 @@ class PassedCalls:
         if run is None or call.rank not in run.holding:
             return []
         run.calls.add(_place(call))
+        run.called = True
         left = self._deadline(run) - now
         return [ToService(replace(call, deadline=max(0.0, left) if left < float("inf") else None))]
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from walkgraph.conductor.events import Command, Tell
 from walkgraph.conductor.queue_order import exchanged
+from walkgraph.conductor.replicas.beginnings import Beginning
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.requests import Request
@@ -33,7 +34,7 @@ class RunRecord:
     order: int
     """The run's number of arrival; a moved run has that of the run with which it exchanged places."""
     arrived: float
-    state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
+    state: Literal["waiting", "running", "suspending", "suspended", "restarting", "ending"] = "waiting"
     started: float | None = None
     demand: tuple[Demand, Demand] | None = None
     """(own, session's) pages that it may need; None until its ranks have reported their pools."""
@@ -49,7 +50,17 @@ class RunRecord:
         default_factory=set[tuple[int, int, int, tuple[int, ...]]]
     )
     """Calls of tasks that it waits for: rank, step, use, iteration."""
+    called: bool = False
+    """It has called a task."""
     emitted: Counter[str] = field(default_factory=Counter[str])
+    left: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that have released it before it started again, and would drop what they get of it."""
+    elsewhere: dict[int, Request] = field(default_factory=dict[int, Request])
+    """Its request in other alternatives of the plan, while it waits."""
+    beginnings: tuple[Beginning, ...] | None = None
+    """Those of its inputs; None until they are needed."""
+    restarts: int = 0
+    """How often it has started again."""
     last: dict[str, m.Emit] = field(default_factory=dict[str, m.Emit])
     """The last values so far of outputs of which only that one is sent."""
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
@@ -73,9 +84,34 @@ class RunRecord:
     def __post_init__(self) -> None:
         self.ordered = OrderedOutputs(self.request.itinerary.send_orders)
 
+    def begin_anew(self) -> None:
+        """Back to where it was before its admission."""
+        self.state, self.started, self.demand, self.own = "waiting", None, None, Demand()
+        self.away, self.done, self.last = set(), set(), {}
+        self.times, self.loops, self.read, self.found, self.played = [], [], 0, 0, None
+        self.ordered = OrderedOutputs(self.request.itinerary.send_orders)
+
+    def go(self, request: Request) -> None:
+        """Takes the request in another alternative of the plan."""
+        if request is not self.request:
+            self.elsewhere.setdefault(self.request.alternative, self.request)
+            self.request, self.demand, self.ordered = request, None, OrderedOutputs(request.itinerary.send_orders)
+
     @property
     def id(self) -> RunId:
         return self.submit.run
+
+    @property
+    def admitted(self) -> bool:
+        """True if it was admitted and isn't ending."""
+        return self.state in _ADMITTED
+
+    @property
+    def may_restart(self) -> bool:
+        """True if nobody has seen anything of it, and it hasn't started again yet: a run that ends its workers must not
+        end them all."""
+        seen = self.emitted or self.called or self.submit.record
+        return not (seen or self.restarts or self.session is not None or self.request.legs is not None)
 
     @property
     def session(self) -> str | None:
@@ -141,7 +177,7 @@ class RunTable:
     def admitted(self, run: str) -> RunRecord | None:
         """The run if it was admitted and isn't ending."""
         found = self._runs.get(run)
-        return found if found is not None and found.state in _ADMITTED else None
+        return found if found is not None and found.admitted else None
 
     def add(self, submit: m.Submit, request: Request, now: float) -> RunRecord:
         self._order += 1

@@ -1,5 +1,6 @@
 """Resolves a client's request: fills in parameters, names its values, and finds its itinerary."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from walkgraph.conductor.itinerary_cache import ItineraryCache
@@ -16,12 +17,16 @@ from walkgraph.wire import messages as m
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    alternative: int
+    """The alternative of the plan in which it goes."""
     itinerary: Itinerary
     """The itinerary that its ranks get first."""
     params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
     """Rank -> the input values that its steps read."""
     tokens: PageDemand
+    work: Mapping[Rank, int]
+    """The most tokens that it keeps on each of its ranks; 1 where it keeps none."""
     session: SessionPolicy | None
     """The task's policy if the request names a session."""
     legs: Legs | None = None
@@ -52,16 +57,19 @@ def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
     return None
 
 
-def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int) -> Request:
-    """Resolves a request. `seed` is used if the client gives none. Raises InvalidInput or NotFound with a pointer."""
+def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, alternative: int = 0) -> Request:
+    """Resolves a request in an alternative of the plan. `seed` is used if the client gives none. Raises InvalidInput or
+    NotFound with a pointer."""
     task = task_of(graph, submit.task)
     params = fill_params(task, {"seed": seed, **submit.params})
     given = name_inputs(task, submit.inputs, submit.parts)
-    found = itineraries.of(submit, params, given)
+    found = itineraries.of(submit, params, given, alternative)
     values: dict[str, m.Value] = {one.name: m.Many(items=one.values) if one.listed else one.value for one in given}
     values |= submit.resumed.kept if submit.resumed is not None else {}
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
-    itinerary, legs = itineraries.legs(submit, params, given, found.expanded)
+    itinerary, legs = itineraries.legs(submit, params, given, found.expanded, alternative)
     asks = itinerary.more and bool(approvals_of(task))
-    return Request(itinerary, params, inputs, found.tokens, session, legs, values if asks else {})
+    return Request(
+        alternative, itinerary, params, inputs, found.tokens, found.work, session, legs, values if asks else {}
+    )

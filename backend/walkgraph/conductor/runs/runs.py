@@ -1,7 +1,8 @@
 """Runs from admission to their end. Independent of what the ranks compute.
 
     waiting ──admit──> running ──all ranks done──> ending ──all released──> finished
-       │                  └──failed, aborted, late, a rank lost──^
+       │  ^               ├──failed, aborted, late, a rank lost──^
+       │  └──all released─┴─ restarting: a rank lost, nothing seen yet, other replicas ready
        └──aborted, late, shut down──> finished
 
 A suspended run ends like a running one. Its client is notified when all ranks have released the run, or at once if it
@@ -11,6 +12,7 @@ succeeded or a worker was lost. Later messages about the run are dropped.
 from collections import Counter
 
 from walkgraph.conductor.events import Command, ToRank, ToService
+from walkgraph.conductor.replicas.choice import ReplicaChoice
 from walkgraph.conductor.runs.admission import Admission, AdmissionRules
 from walkgraph.conductor.runs.endings import Endings
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
@@ -35,13 +37,15 @@ _ABORTED: dict[str, ErrorCode] = {
 
 
 class Runs:
-    def __init__(self, pages: PageBudget, rules: AdmissionRules) -> None:
+    def __init__(self, pages: PageBudget, sessions: Sessions, replicas: ReplicaChoice, rules: AdmissionRules) -> None:
         self._pages, self._stalls, self.steering = pages, Stalls(), Steering()
-        self.sessions, self.table = Sessions(), RunTable()
+        self.sessions, self._replicas, self.table = sessions, replicas, RunTable()
         self.outputs = Outputs(self.table)
         self.calls = PassedCalls(self.table, self._deadline, self._goes_on)
         self.endings = Endings(self.table, pages, self.sessions, self.steering)
-        self.admission = Admission(self.table, pages, self.sessions, self.steering, self._stalls, self.endings, rules)
+        self.admission = Admission(
+            self.table, pages, sessions, self.steering, self._stalls, self.endings, replicas, rules
+        )
 
     def due(self) -> float:
         deadlines = [self._deadline(run) for run in self.table if run.state != "ending"]
@@ -73,7 +77,7 @@ class Runs:
         run = self.table.get(message.run)
         if run is None or run.state == "ending":
             return []
-        if run.state != "waiting":
+        if run.admitted:
             self._goes_on(run, now)
             return self.steering.steer(message, run.holding, now)
         if message.action == "pause" and not run.hold:
@@ -151,16 +155,21 @@ class Runs:
 
     def rank_lost(self, rank: Rank, now: float) -> list[Command]:
         """Handles the loss of a rank and its states: unfinished runs on it fail, and their clients are notified at
-        once."""
+        once, unless they can start again."""
         commands: list[Command] = []
         self._stalls.rank_lost(rank, now)
+        self._replicas.lost(rank)
         for run in [run for run in self.table if rank in run.holding]:
             run.holding.discard(rank)
-            if run.state == "ending":
+            if not run.admitted:
                 commands.extend(self.endings.settle(run, now))
+            elif run.may_restart and not self.steering.paused(run.id) and self._replicas.has_another(run, rank):
+                commands.extend(self.endings.restart(run, now))
             else:
                 commands.extend(self.endings.end(run, run_error("worker_lost", rank=rank), now))
                 commands.extend(self.endings.finish(run, now))
+        for run in self.table:
+            run.left.discard(rank)
         return [*commands, *self.endings.free_sessions(self.sessions.rank_lost(rank))]
 
     # ── time ──

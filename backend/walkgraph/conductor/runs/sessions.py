@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from walkgraph.conductor.runs.page_budget import Demand
+from walkgraph.conductor.runs.requests import Request
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire.questions import SessionState
@@ -16,6 +17,8 @@ KEY = "session:"
 @dataclass(slots=True)
 class _Session:
     policy: SessionPolicy
+    alternative: int
+    """The alternative of the plan whose ranks have its states."""
     busy: RunId | None = None
     held: Demand = field(default_factory=Demand)
     ranks: set[Rank] = field(default_factory=set[Rank])
@@ -51,11 +54,19 @@ class Sessions:
         session = self._sessions.get(name)
         return Demand(session.held) if session else Demand()
 
-    def enter(self, name: str, policy: SessionPolicy, run: RunId, more: Demand, ranks: tuple[Rank, ...]) -> None:
-        session = self._sessions.setdefault(name, _Session(policy))
-        session.policy, session.busy = policy, run
+    def alternative(self, name: str) -> int | None:
+        """The alternative of the plan in which a session's runs go; None if there is no session yet."""
+        session = self._sessions.get(name)
+        return session.alternative if session else None
+
+    def enter(self, name: str, run: RunId, request: Request, more: Demand) -> None:
+        """Makes a run the active one of its session."""
+        if request.session is None:
+            return
+        session = self._sessions.setdefault(name, _Session(request.session, request.alternative))
+        session.policy, session.busy = request.session, run
         session.held.update(more)
-        session.ranks |= set(ranks)
+        session.ranks |= set(request.itinerary.ranks)
 
     def leave(self, name: str, run: RunId, now: float) -> None:
         session = self._sessions.get(name)

@@ -243,11 +243,11 @@ def _token_bytes(plan: Plan, catalogue: Catalogue, known: Mapping[str, WeightSiz
 
 def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, int]]:
     """Rank -> paged state -> the most tokens that a request of any task keeps there."""
-    facts = Facts(plan)
+    alternatives = [Facts(plan, one.index) for one in plan.alternatives]
     found: dict[Rank, dict[int, int]] = {}
     for task in graph.tasks.values():
         params = _params(task, largest=largest)
-        for state, rank, maps in _places(facts, task):
+        for state, rank, maps in (place for facts in alternatives for place in _places(facts, task)):
             tokens = _tokens(plan.states[state], params, maps)
             states = found.setdefault(rank, {})
             states[state] = max(states.get(state, 0), tokens)
@@ -256,7 +256,7 @@ def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, 
 
 def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[tuple[str, ...], ...]]]:
     """Every paged state of the task's steps, with every rank that holds it and the limits of the maps around it."""
-    walks = {(walk.name, walk.chunked): walk.index for walk in facts.plan.walks}
+    walks = {(walk.name, walk.chunked): walk.index for walk in facts.walks}
     for step in steps_of(task):
         index = walks.get((step.step.walk, step.step.per == "chunk"))
         if index is not None:

@@ -1,6 +1,7 @@
 """The demand of a run's steps on each rank: the pages that it may fill, and the inputs that are read there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -35,6 +36,23 @@ class PageDemand(NamedTuple):
     """Rank -> state -> what is kept whatever is chosen."""
     choices: tuple[tuple["PageDemand", ...], ...] = ()
     """For each choice, what each of its branches adds. One of them is taken."""
+
+
+def work_of(demand: PageDemand, ranks: Iterable[Rank]) -> dict[Rank, int]:
+    """The most tokens that a run keeps on each of its ranks; 1 where it keeps none. Of each choice the larger branch
+    counts."""
+    kept = _tokens_kept(demand)
+    return {rank: max(1, kept[rank]) for rank in ranks}
+
+
+def _tokens_kept(demand: PageDemand) -> Counter[Rank]:
+    found = Counter({rank: sum(kept.tokens for kept in states.values()) for rank, states in demand.always.items()})
+    for branches in demand.choices:
+        larger = Counter[Rank]()
+        for branch in branches:
+            larger |= _tokens_kept(branch)
+        found.update(larger)
+    return found
 
 
 def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) -> PageDemand:

@@ -44,8 +44,9 @@ class WalkFacts:
 class Facts:
     """Facts about a plan's Walks, each computed when it is first needed."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, alternative: int = 0) -> None:
+        """`alternative`: the one of the plan in which `walks` are."""
+        self.plan, self.walks = plan, plan.walks_of(alternative)
         self.known: dict[int, WalkFacts] = {}
 
     def __getitem__(self, walk: int) -> WalkFacts:

@@ -3,7 +3,10 @@ streams, ranks."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue, Component
@@ -18,8 +21,22 @@ from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.compiler.loop_decisions import settle
 from walkgraph.placement.compiler.usual import with_usual
 from walkgraph.placement.document import PRECISION, Placement
-from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan
+from walkgraph.placement.tables import (
+    Alternative,
+    EdgeSource,
+    NodePlan,
+    Plan,
+    RankPlan,
+    Scalar,
+    StatePlan,
+    StreamPlan,
+    Target,
+    WalkPlan,
+    WeightsPlan,
+)
 from walkgraph.placement.transports import Transports, declared_transports
+
+End = TypeVar("End", EdgeSource, Target)
 
 
 def assemble(
@@ -33,10 +50,11 @@ def assemble(
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     known = with_own(catalogue, graph)
-    context = Context(assignment, known, declared_transports() if transports is None else transports)
-    nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
-    made = (with_usual(graph, nodes, walk) for walk in _walks(context))
-    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
+    transports = declared_transports() if transports is None else transports
+    contexts = [Context(one, known, transports) for one in assignment.alternatives]
+    nodes = tuple(_node(contexts[0], i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
+    tables = [_tables(context, nodes, resident=resident) for context in contexts]
+    walks, streams, alternatives = _joined(contexts, tables)
     return Plan(
         graph=graph.name,
         digest=digest(graph, placement),
@@ -44,8 +62,9 @@ def assemble(
         weights={name: WeightsPlan(family=w.family, source=w.source) for name, w in graph.weights.items()},
         states=tuple(_states(graph)),
         walks=walks,
-        streams=tuple(_stream(context, walks, i, stream) for i, stream in enumerate(graph.streams)),
+        streams=streams,
         ranks=tuple(_rank(walks, rank, device) for rank, device in sorted(devices.items())),
+        alternatives=alternatives,
     )
 
 
@@ -57,6 +76,16 @@ def digest(graph: Graph, placement: Placement) -> str:
 
 # ── walks ───────────────────────────────────────────────────────────────────────────────────────
 
+_Tables = tuple[tuple[WalkPlan, ...], tuple[StreamPlan, ...]]
+
+
+def _tables(context: Context, nodes: Sequence[NodePlan], *, resident: bool) -> _Tables:
+    """The Walks and streams of one alternative, numbered as if there were no other."""
+    graph = context.assignment.graph
+    made = (with_usual(graph, nodes, walk) for walk in _walks(context))
+    walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
+    return walks, tuple(_stream(context, walks, i, stream) for i, stream in enumerate(graph.streams))
+
 
 def _walks(context: Context) -> Iterator[WalkPlan]:
     structures = context.assignment.walks
@@ -67,9 +96,58 @@ def _walks(context: Context) -> Iterator[WalkPlan]:
         if name in plain:
             yield chunked(context, plain[name], index)
             index += 1
-    for state, source, target in moves(context.assignment):
-        yield move(context, state, source, target, index)
-        index += 1
+
+
+def _joined(
+    contexts: Sequence[Context], tables: Sequence[_Tables]
+) -> tuple[tuple[WalkPlan, ...], tuple[StreamPlan, ...], tuple[Alternative, ...]]:
+    """The tables of all alternatives, numbered one after the other, with the state moves behind them."""
+    walks: list[WalkPlan] = []
+    streams: list[StreamPlan] = []
+    begins: list[int] = []
+    for here, of_here in tables:
+        begins.append(len(walks))
+        after = len(walks), len(streams)
+        walks.extend(_numbered(walk, *after) for walk in here)
+        streams.extend(_numbered_stream(stream, *after) for stream in of_here)
+    moved: dict[tuple[str, Rank, Rank], int] = {}
+    alternatives: list[Alternative] = []
+    for context, (here, _), first in zip(contexts, tables, begins, strict=True):
+        found = [*range(first, first + len(here))]
+        for way in moves(context.assignment):
+            if way not in moved:
+                moved[way] = len(walks)
+                walks.append(move(context, *way, len(walks)))
+            found.append(moved[way])
+        ranks = sorted({rank for walk in found for rank in walks[walk].ranks})
+        chosen = dict(context.assignment.replicas)
+        alternatives.append(
+            Alternative(index=len(alternatives), replicas=chosen, walks=tuple(found), ranks=tuple(ranks))
+        )
+    return tuple(walks), tuple(streams), tuple(alternatives)
+
+
+def _numbered(walk: WalkPlan, walks: int, streams: int) -> WalkPlan:
+    """The Walk behind this many other Walks and streams."""
+    return replace(
+        walk,
+        index=walk.index + walks,
+        loops=tuple(
+            loop if loop.stream is None else replace(loop, stream=loop.stream + streams) for loop in walk.loops
+        ),
+        edges=tuple(
+            replace(edge, source=_numbered_end(edge.source, streams), target=_numbered_end(edge.target, streams))
+            for edge in walk.edges
+        ),
+    )
+
+
+def _numbered_end(end: End, streams: int) -> End:
+    return replace(end, index=end.index + streams) if end.kind == "stream" else end
+
+
+def _numbered_stream(stream: StreamPlan, walks: int, streams: int) -> StreamPlan:
+    return replace(stream, index=stream.index + streams, walks=tuple(walk + walks for walk in stream.walks))
 
 
 def _per_chunk(graph: Graph) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """The rank of every node in every Walk, and of every state: the placement's groups, resolved."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice, product
 
 from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.document import Choose, Fork, Graph, Map
 from walkgraph.graph.structure import ChoiceAt, Entry, MapAt, WalkStructure, structures
 from walkgraph.ids import Rank
 from walkgraph.placement.document import ALL, Group, Placement
+
+MOST_ALTERNATIVES = 64
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,21 @@ class Assignment:
 
     graph: Graph
     placement: Placement
+    replicas: Mapping[int, int] = field(default_factory=dict[int, int])
+    """How many replicas groups have -> the one of them where their nodes are: the first, if it isn't given."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The distinct numbers of replicas of groups that have several."""
+        return tuple(sorted({group.replicas for group in self.placement.groups} - {1}))
+
+    @cached_property
+    def alternatives(self) -> tuple["Assignment", ...]:
+        """The assignment for every choice of replicas, up to the most that there may be: groups with equally many take
+        the same one."""
+        counts = self.counts
+        chosen = islice(product(*map(range, counts)), MOST_ALTERNATIVES)
+        return tuple(replace(self, replicas=dict(zip(counts, taken, strict=True))) for taken in chosen)
 
     def group(self, node: str, walk: str | None) -> tuple[int, Group] | None:
         """The last group that holds the node in this Walk (in any Walk if None), with its position."""
@@ -36,7 +54,12 @@ class Assignment:
         """The rank of a node in a Walk, or its default rank without one."""
         placed = self.group(node, walk)
         group = placed[1] if placed else self._anywhere(node)
-        return Rank(group.ranks[0]) if group else self.first
+        return self.rank_in(group) if group else self.first
+
+    def rank_in(self, group: Group) -> Rank:
+        """The rank of a group's nodes; its first, if it names fewer ranks than replicas."""
+        taken = self.replicas.get(group.replicas, 0) * group.tensor_parallel
+        return Rank(group.ranks[taken] if taken < len(group.ranks) else group.ranks[0])
 
     @property
     def first(self) -> Rank:

@@ -101,7 +101,7 @@ class Expansion:
     left: int = MAX_STEPS
 
     def __post_init__(self) -> None:
-        self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
+        self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.walks}
         self.approvals = Approvals(self.task, self.texts)
         self.loops = LoopEnds(self.task)
         self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)} | self.approvals.names

@@ -84,7 +84,7 @@ def _loops(plan: Plan) -> list[answers.Loop]:
     """The loops that the author wrote, without the outer one that a Walk run per chunk adds. The tables of such Walks
     come last and replace the others."""
     shown: dict[tuple[str, str], answers.Loop] = {}
-    for walk in plan.walks:
+    for walk in plan.walks_of():
         for loop in walk.loops[1:] if walk.chunked else walk.loops:
             within = walk.loops[loop.within].name if loop.within >= 0 else None
             shown[walk.name, loop.name] = answers.Loop(

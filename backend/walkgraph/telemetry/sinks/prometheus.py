@@ -231,7 +231,7 @@ class FromPackets:
             self.loops_queued.observe(key, event.work.queued / event.iterations, event.iterations)
         places = self._places(deployment, version)
         # Each rank of a loop on several ranks reports the loop's end.
-        if places is not None and places.tokens.get((event.walk, event.loop)) == event.rank:
+        if places is not None and (event.walk, event.loop, event.rank) in places.tokens:
             self.generated.add((deployment,), event.iterations)
 
     def _transfer(self, event: e.Transfer, deployment: str, version: str) -> None:
