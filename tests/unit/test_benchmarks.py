@@ -30,6 +30,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
+        ("replicas", [], ["conversations", "found", "busiest", "us a run", "of one"]),
         ("spoken_host", ["--operations"], ["us a token", "us a frame", "operations a frame"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),
     ],
