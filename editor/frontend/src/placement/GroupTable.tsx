@@ -29,7 +29,7 @@ export function GroupTable({ placement, problems, actions, onEdit }: GroupTableP
           strings.placement.ranks,
           strings.placement.memory,
           strings.placement.width,
-          strings.placement.copies,
+          strings.placement.replicas,
         ]}
       >
         <tbody>
@@ -97,11 +97,11 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
         </td>
         <td>
           <CountField
-            label={strings.placement.copiesWithName(name)}
+            label={strings.placement.replicasWithName(name)}
             value={group.replicas ?? 1}
             invalid={wrong("replicas")}
             onChange={(count) =>
-              onEdit(strings.placement.copiesWithName(name), (placement) =>
+              onEdit(strings.placement.replicasWithName(name), (placement) =>
                 resizeGroup(placement, index, "replicas", count),
               )
             }

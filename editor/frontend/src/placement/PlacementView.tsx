@@ -147,6 +147,7 @@ function chipMenu(
       run: () => board.move(chips, lane.rank),
     })),
     { label: strings.placement.moveToARank, keys: "+", run: () => board.move(chips, NEW_RANK) },
+    { label: strings.placement.addAReplica, run: () => board.replicate(chips, NEW_RANK) },
     { label: strings.placement.byWalk, run: () => onWalks(nodes), apart: true },
     show,
   ];

@@ -28,19 +28,19 @@ export const placement = {
   notKnown: "not known",
   // GroupTable.tsx
   aLaterGroupOverrides:
-    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. Tensor-parallel width and copies can be set, but more than one of either can't be deployed.",
+    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A tensor-parallel width can be set, but more than 1 can't be deployed.",
   components: "Components",
   walks: "Walks",
   memory: "Memory",
   width: "Width",
-  copies: "Copies",
+  replicas: "Replicas",
   group: (index: number) => `group ${index}`,
   allOthers: "all others",
   all2: "all",
   memoryWithName: (name: string) => `Memory of ${name}`,
   tensorParallelWidth: (name: string) => `Tensor-parallel width of ${name}`,
   widthWithName: (name: string) => `Width of ${name}`,
-  copiesWithName: (name: string) => `Copies of ${name}`,
+  replicasWithName: (name: string) => `Replicas of ${name}`,
   theRest: "the rest",
   // PlacementView.tsx
   nothingToPlaceYet: "Nothing to place yet",
@@ -55,6 +55,7 @@ export const placement = {
   componentsWithCount: (count: number) => `${count} components`,
   moveToRank: (what: string, rank: number, device: string) => `Move ${what} to rank ${rank} (${device})`,
   moveToARank: "Move to a rank of its own",
+  addAReplica: "Add a replica on a rank of its own (or drag with Ctrl held)",
   byWalk: "By Walk…",
   deviceOfRank: (rank: number) => `Device of rank ${rank}`,
   removeRank: (rank: number) => `Remove rank ${rank}`,
@@ -116,6 +117,7 @@ export const placement = {
   whereRuns: (value: string | undefined) => `Where ${value} runs`,
   whereComponentsRun: (count: number) => `Where ${count} components run`,
   move: (nodes: string) => `Move ${nodes}`,
+  replicate: (nodes: string) => `Add a replica of ${nodes}`,
   moveWithWalk: (here: string, walk: string) => `Move ${here} in ${walk}`,
   done: "Done",
   ifTheWalksOfOne:
@@ -133,6 +135,7 @@ export const placement = {
   hereInElsewhereInOther: (walks: string) => `Here in ${walks}; elsewhere in other Walks`,
   notPlaced: "not placed",
   rankWithRank: (rank: number) => `rank ${rank}`,
+  replicaOf: (number: number, of: number) => `replica ${number} of ${of}`,
   only: (walks: string) => `, only in ${walks}`,
   byDefault: ", by default",
   // LaneView.tsx
@@ -167,6 +170,7 @@ export const placement = {
   noPlacementIsShown: "no placement is shown",
   // useBoard.ts
   movedToRank: (what: string, target: number) => `${what} moved to rank ${target}`,
+  alsoOnRank: (what: string, target: number) => `${what} has a replica on rank ${target} too`,
   show: "Show",
   // crossings.ts
   staysOnTheRank: "stays on the rank",
@@ -176,7 +180,8 @@ export const placement = {
   fromGpuToGpu: "from GPU to GPU",
   // fixes.ts
   useThisMachine: "Use this machine",
-  oneCopy: "One copy",
+  oneReplica: "One replica",
+  oneReplicaARank: "One replica a rank",
   width1: "Width 1",
   onlyRank: (rank: number) => `Only rank ${rank}`,
   removeNamesThatAreGone: "Remove names that are gone",

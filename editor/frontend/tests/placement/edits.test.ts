@@ -181,10 +181,10 @@ describe("assign", () => {
     expect(assign(odd, GRAPH, ["a"], [1], null).groups).toContainEqual(odd.groups[1]);
   });
 
-  it("starts from one rank for all where nothing was said, and asks for a width on many ranks", () => {
+  it("starts from one rank for all where nothing was said, and has a replica on each of many ranks", () => {
     expect(assign(null, GRAPH, ["a"], [0, 1], null).groups).toEqual([
       { nodes: ["*"], ranks: [0] },
-      { nodes: ["a"], ranks: [0, 1], tensor_parallel: 2 },
+      { nodes: ["a"], ranks: [0, 1], replicas: 2 },
     ]);
   });
 
@@ -270,6 +270,14 @@ describe("ranks, groups and names", () => {
     const many = resizeGroup(wide, 1, "replicas", 2);
     expect(many.groups[1]).toMatchObject({ ranks: [1, 0, 2, 3], tensor_parallel: 2, replicas: 2 });
     expect(many.ranks.length).toBe(4);
+  });
+
+  it("loses a replica with its rank", () => {
+    const two = addRank(base, "cpu").placement;
+    const many = resizeGroup(two, 1, "replicas", 3);
+    expect(many.groups[1]).toMatchObject({ ranks: [1, 0, 2], replicas: 3 });
+    expect(removeRank(many, GRAPH, 2).groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], replicas: 2 });
+    expect(removeRank(removeRank(many, GRAPH, 2), GRAPH, 0).groups).toEqual([{ nodes: ["*"], ranks: [0] }]);
   });
 
   it("follows renames", () => {

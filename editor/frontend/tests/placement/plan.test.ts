@@ -10,7 +10,7 @@ import { crossingsOf } from "../../src/placement/model/crossings";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { nextDevice } from "../../src/document/placement/edits";
 import { fixesOf } from "../../src/placement/model/fixes";
-import { lanesOf, moveChips } from "../../src/placement/model/lanes";
+import { lanesOf, moveChips, replicateChips } from "../../src/placement/model/lanes";
 import { estimate, laneMemory, parseHardware, parseMemory, partOf } from "../../src/placement/model/memory";
 import { spotOf } from "../../src/placement/model/problems";
 import type { PlacementDocument } from "../../src/document/placement/schema.generated";
@@ -131,6 +131,29 @@ describe("lanes", () => {
     const lost = { ...found("ok").placement, groups: [{ nodes: ["*"], ranks: [9] }] };
     expect(lanesOf(lost, graph).lanes.at(-1)).toMatchObject({ rank: 9, device: "" });
     expect(lanes.map((lane) => lane.rank)).toEqual([0, 1, 2]);
+  });
+
+  it("tells replicas apart, and moves each alone", () => {
+    const { placement } = found("ok");
+    const groups = placement.groups.map((group, index) =>
+      index === 2 ? { ...group, ranks: [1, 2], replicas: 2 } : group,
+    );
+    const two = { ...placement, groups };
+    const chip = (document: PlacementDocument, rank: number) =>
+      lanesOf(document, graph).lanes[rank]?.chips.filter((entry) => entry.node === "llm_cfg_img") ?? [];
+    expect(chip(two, 1)[0]?.replica).toEqual({ number: 1, of: 2 });
+    expect(chip(two, 2)[0]?.replica).toEqual({ number: 2, of: 2 });
+    expect(chip(placement, 2)[0]?.replica).toBeNull();
+    const moved = moveChips(two, graph, chip(two, 1), 0);
+    expect([0, 1, 2].map((rank) => chip(moved, rank)[0]?.replica?.number)).toEqual([1, undefined, 2]);
+    const joined = moveChips(two, graph, chip(two, 1), 2);
+    expect(chip(joined, 2)[0]?.replica).toBeNull();
+    const more = replicateChips(two, graph, chip(two, 2), 0);
+    expect([0, 1, 2].map((rank) => chip(more, rank)[0]?.replica?.of)).toEqual([3, 3, 3]);
+    expect(chip(replicateChips(placement, graph, chip(placement, 2), 1), 1)[0]?.replica).toEqual({
+      number: 2,
+      of: 2,
+    });
   });
 
   it("moves a chip in its Walks only, and says nothing of Walks once the node is whole again", () => {

@@ -206,7 +206,7 @@ function fresh(nodes: string[], ranks: readonly number[], walks: readonly string
     nodes,
     ranks: [...ranks],
     ...(walks ? { walks: [...walks] } : {}),
-    ...(ranks.length > 1 ? { tensor_parallel: ranks.length } : {}),
+    ...(ranks.length > 1 ? { replicas: ranks.length } : {}),
   };
 }
 
@@ -214,7 +214,8 @@ function fresh(nodes: string[], ranks: readonly number[], walks: readonly string
 function joined(groups: readonly Group[], added: Group, wish: Wish): Group[] {
   for (const strict of [true, false])
     for (const [index, group] of groups.entries()) {
-      if (!same(group.ranks, added.ranks) || group.nodes.includes(ALL)) continue;
+      const alike = same(group.ranks, added.ranks) && (group.replicas ?? 1) === (added.replicas ?? 1);
+      if (!alike || group.nodes.includes(ALL)) continue;
       for (const wider of unions(group, added, strict)) {
         const candidate = groups.map((other, at) => (at === index ? wider : other));
         if (fits(candidate, wish, strict)) return candidate;
@@ -279,13 +280,14 @@ function promoted(groups: Group[], wish: Wish): Group[] {
 
 // ── ranks and names ─────────────────────────────────────────────────────────────────────────────
 
-/** A group without a rank: on its other ranks, else on the given one. Widths that no longer hold become the rest. */
+/** A group without a rank: on its other ranks, else on the given one. A width that no longer holds becomes the rest. */
 function shrunk(group: Group, rank: number, to: number): Group {
   if (!group.ranks.includes(rank)) return group;
   const left = group.ranks.filter((value) => value !== rank);
-  const { tensor_parallel: _width, replicas: _replicas, ...rest } = group;
+  const { tensor_parallel: width = 1, replicas: _replicas, ...rest } = group;
   const ranks = left.length === 0 ? [to] : left;
-  return { ...rest, ranks, ...(ranks.length > 1 ? { tensor_parallel: ranks.length } : {}) };
+  const field = width > 1 ? "tensor_parallel" : "replicas";
+  return { ...rest, ranks, ...(ranks.length > 1 ? { [field]: ranks.length } : {}) };
 }
 
 /** True if both put every node on the same ranks in every Walk. */
@@ -297,7 +299,7 @@ function alike(left: Group[], right: Group[], base: PlacementDocument, graph: Gr
   return true;
 }
 
-/** Width or copies of one group, with as many ranks as they need; missing ranks are added to the placement. */
+/** Width or replicas of one group, with as many ranks as they need; missing ranks are added to the placement. */
 export function resizeGroup(
   placement: PlacementDocument,
   index: number | null,

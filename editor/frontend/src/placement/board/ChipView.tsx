@@ -18,7 +18,7 @@ interface ChipProps {
 
 export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
   const board = useBoard();
-  const { component, node, partial, walks, byDefault, key } = chip;
+  const { component, node, partial, walks, byDefault, replica, key } = chip;
   const problems = board.problems.node.get(node) ?? [];
   const grave = problems.some((problem) => problem.severity === "error");
   const marks = { "by-default": byDefault, dragged, linked: board.linked.has(key) };
@@ -56,6 +56,11 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
           )}
         </span>
       )}
+      {replica && (
+        <span className="replica" title={strings.placement.replicaOf(replica.number, replica.of)}>
+          {replica.number}/{replica.of}
+        </span>
+      )}
       <span className="component">{component}</span>
       {partial && (
         <span className="walks" title={strings.placement.hereInElsewhereInOther(walks.join(", "))}>
@@ -67,10 +72,11 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
   );
 }
 
-function labelOf({ node, component, rank, partial, walks, byDefault }: Chip): string {
+function labelOf({ node, component, rank, partial, walks, byDefault, replica }: Chip): string {
   const where = rank === null ? strings.placement.notPlaced : strings.placement.rankWithRank(rank);
   const when = partial ? strings.placement.only(walks.join(", ")) : "";
-  return `${node}, ${component}, ${where}${when}${byDefault ? strings.placement.byDefault : ""}`;
+  const which = replica ? `, ${strings.placement.replicaOf(replica.number, replica.of)}` : "";
+  return `${node}, ${component}, ${where}${which}${when}${byDefault ? strings.placement.byDefault : ""}`;
 }
 
 function press(event: KeyboardEvent<HTMLElement>, board: Board, chip: Chip, among: readonly Chip[]): void {

@@ -31,6 +31,8 @@ export interface Board {
   taken: (chip: Chip) => Chip[];
   /** To a rank, or NEW_RANK. */
   move: (chips: readonly Chip[], rank: number) => void;
+  /** One more replica on a rank, or on NEW_RANK. */
+  replicate: (chips: readonly Chip[], rank: number) => void;
   menu: (chip: Chip, at: { x: number; y: number }) => void;
 }
 

@@ -8,7 +8,7 @@ import type { Action } from "./bits";
 import { crossingsOf, type Crossing } from "../model/crossings";
 import { addRank, explicit, nextDevice } from "../../document/placement/edits";
 import { fixesOf } from "../model/fixes";
-import { lanesOf, moveChips, type Chip, type Lanes } from "../model/lanes";
+import { lanesOf, moveChips, replicateChips, type Chip, type Lanes } from "../model/lanes";
 import { spotOf } from "../model/problems";
 import { placementInForce } from "../model/ranks";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
@@ -74,20 +74,20 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     [editor],
   );
   const devices = (planned.plan?.devices ?? []).map((device) => device.name);
-  const move = (chips: readonly Chip[], rank: number) => {
+  const change = (chips: readonly Chip[], rank: number, more: boolean) => {
     const known = rank === NEW_RANK || lanes.lanes.some((lane) => lane.rank === rank);
     if (fixed || !known || chips.length === 0) return;
     const names = [...new Set(chips.map((chip) => chip.node))];
     const what = names.length === 1 ? String(names[0]) : strings.placement.componentsWithCount(names.length);
     let target = rank;
-    edit(strings.placement.move(what), (current) => {
+    edit(more ? strings.placement.replicate(what) : strings.placement.move(what), (current) => {
       const grown = rank === NEW_RANK ? addRank(current, nextDevice(current, devices)) : { placement: current, rank };
       target = grown.rank;
-      return moveChips(grown.placement, graph, chips, grown.rank);
+      return (more ? replicateChips : moveChips)(grown.placement, graph, chips, grown.rank);
     });
     setSelected(new Set(names.length > 1 ? names.map((name) => `${name}@${target}`) : []));
     focus.current = `${names[0]}@${target}`;
-    tell(strings.placement.movedToRank(what, target));
+    tell((more ? strings.placement.alsoOnRank : strings.placement.movedToRank)(what, target));
   };
   const board: Board = {
     graph,
@@ -108,7 +108,8 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     },
     selectAll: (chips) => setSelected(new Set(chips.map((chip) => chip.key))),
     taken: (chip) => (selected.has(chip.key) ? everyChip(lanes).filter((other) => selected.has(other.key)) : [chip]),
-    move,
+    move: (chips, rank) => change(chips, rank, false),
+    replicate: (chips, rank) => change(chips, rank, true),
     menu: openMenu,
   };
   return { board, crossings, lit, devices, sorted, edit, told, focus };

@@ -1,4 +1,5 @@
-// Dragging chips between lanes, with the pointer held from press to drop.
+// Dragging chips between lanes, with the pointer held from press to drop. With Ctrl or Alt held at the drop they stay
+// where they are, and get one more replica there.
 import { useEffect, useRef, useState, type PointerEvent } from "react";
 import type { Board } from "./board";
 import type { Chip } from "../model/lanes";
@@ -41,12 +42,12 @@ export function useDrag(board: Board): { drag: Drag | null; source: DragSource }
       const over = laneAt(root, to.clientX, to.clientY);
       show({ chips: current?.chips ?? latest.current.taken(chip), x: to.clientX, y: to.clientY, over });
     };
-    const end = (finish: boolean) => {
+    const end = (finish: boolean, more = false) => {
       const { chips = [], over = null } = current ?? {};
       stop.current?.();
-      if (finish && over !== null) latest.current.move(chips, over);
+      if (finish && over !== null) latest.current[more ? "replicate" : "move"](chips, over);
     };
-    const up = () => end(true);
+    const up = (at: globalThis.PointerEvent) => end(true, at.ctrlKey || at.altKey || at.metaKey);
     const cancel = () => end(false);
     const key = (pressed: KeyboardEvent) => {
       if (pressed.key !== "Escape" || !current) return;

@@ -36,9 +36,23 @@ const MENDERS: Record<string, Mender> = {
     if (!group || index === null) return [];
     if (field === "host")
       return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
-    const ranks = group.ranks.slice(0, 1);
-    const label = field === "replicas" ? strings.placement.oneCopy : strings.placement.width1;
-    return [{ label, placement: setGroup(placement, index, { ranks, tensor_parallel: 1, replicas: 1 }) }];
+    const ranks = group.ranks.slice(0, group.replicas ?? 1);
+    return [
+      { label: strings.placement.width1, placement: setGroup(placement, index, { ranks, tensor_parallel: 1 }) },
+    ];
+  },
+  same_rank: (problem, placement, graph) => {
+    const { group: index } = spotOf(problem, placement, graph);
+    const ranks = [...new Set(placement.groups[index ?? -1]?.ranks)];
+    if (index === null) return [];
+    const fields = { ranks, replicas: ranks.length };
+    return [{ label: strings.placement.oneReplicaARank, placement: setGroup(placement, index, fields) }];
+  },
+  too_many_replicas: (problem, placement, graph) => {
+    const { group: index } = spotOf(problem, placement, graph);
+    const ranks = placement.groups[index ?? -1]?.ranks.slice(0, 1);
+    if (index === null || !ranks) return [];
+    return [{ label: strings.placement.oneReplica, placement: setGroup(placement, index, { ranks, replicas: 1 }) }];
   },
   rank_count: (problem, placement, graph) => {
     const { group: index } = spotOf(problem, placement, graph);

@@ -2,7 +2,7 @@
 import type { GraphDocument } from "../../document/types";
 import { assign } from "../../document/placement/edits";
 import { ALL, groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../document/placement/resolve";
-import type { PlacementDocument } from "../../document/placement/schema.generated";
+import type { Group, PlacementDocument } from "../../document/placement/schema.generated";
 
 export interface Chip {
   /** `NODE@RANK`; `NODE@` where it is not placed. */
@@ -17,6 +17,8 @@ export interface Chip {
   partial: boolean;
   /** Only a group with `*` puts it here. */
   byDefault: boolean;
+  /** Which of its replicas this is, from 1, and of how many; null where it has one. */
+  replica: { number: number; of: number } | null;
 }
 
 export interface Lane {
@@ -59,11 +61,22 @@ function chipsOf(placement: PlacementDocument, graph: GraphDocument, node: strin
     const group = placement.groups[groupOf(placement, node, walks[0] ?? null) ?? -1];
     const byDefault = group !== undefined && !group.nodes.includes(node);
     const chip = { node, component, weights, walks: here, partial: places.length > 1, byDefault };
-    return (ranks.length === 0 ? [null] : ranks).map((rank) => ({ ...chip, rank, key: `${node}@${rank ?? ""}` }));
+    const of = isReplicated(group) ? ranks.length : 1;
+    return (ranks.length === 0 ? [null] : ranks).map((rank, index) => {
+      const replica = of > 1 ? { number: index + 1, of } : null;
+      return { ...chip, rank, replica, key: `${node}@${rank ?? ""}` };
+    });
   });
 }
 
-/** Chips to a rank: each node in the Walks that its chip stands for, in all once no other is left elsewhere. */
+function isReplicated(group: Group | undefined): boolean {
+  return (group?.replicas ?? 1) > 1 && (group?.tensor_parallel ?? 1) === 1;
+}
+
+/**
+ * Chips to a rank: each node in the Walks that its chip stands for, in all once no other is left elsewhere. Of a node
+ * with replicas only this one moves; it joins one that is there.
+ */
 export function moveChips(
   placement: PlacementDocument,
   graph: GraphDocument,
@@ -72,10 +85,17 @@ export function moveChips(
 ): PlacementDocument {
   const whole: string[] = [];
   const parts = new Map<string, { nodes: string[]; walks: readonly string[] }>();
-  for (const { node, walks } of chips) {
+  const replicas = chips.filter((chip) => chip.replica !== null);
+  const moved = replicas.reduce(
+    (before, chip) =>
+      onRanks(before, graph, chip, (ranks) => ranks.map((other) => (other === chip.rank ? rank : other))),
+    placement,
+  );
+  if (replicas.length === chips.length) return moved;
+  for (const { node, walks } of chips.filter((chip) => chip.replica === null)) {
     const used = walksOfNodes(graph).get(node) ?? [];
     const others = used.filter((walk) => !walks.includes(walk));
-    if (others.every((walk) => ranksOfNode(placement, node, walk).join() === String(rank))) whole.push(node);
+    if (others.every((walk) => ranksOfNode(moved, node, walk).join() === String(rank))) whole.push(node);
     else {
       const part = parts.get(walks.join()) ?? { nodes: [], walks };
       part.nodes.push(node);
@@ -83,8 +103,29 @@ export function moveChips(
     }
   }
   const partly = [...parts.values()].reduce(
-    (moved, { nodes, walks }) => assign(moved, graph, nodes, [rank], walks),
-    placement,
+    (before, { nodes, walks }) => assign(before, graph, nodes, [rank], walks),
+    moved,
   );
   return whole.length === 0 ? partly : assign(partly, graph, whole, [rank], null);
+}
+
+/** One more replica of each chip's node on a rank, in the Walks that the chip stands for. */
+export function replicateChips(
+  placement: PlacementDocument,
+  graph: GraphDocument,
+  chips: readonly Chip[],
+  rank: number,
+): PlacementDocument {
+  return chips.reduce((before, chip) => onRanks(before, graph, chip, (ranks) => [...ranks, rank]), placement);
+}
+
+/** A chip's node on other ranks, each once, in the Walks that the chip stands for. */
+function onRanks(
+  placement: PlacementDocument,
+  graph: GraphDocument,
+  { node, walks }: Chip,
+  change: (ranks: number[]) => number[],
+): PlacementDocument {
+  const ranks = [...new Set(change(ranksOfNode(placement, node, walks[0] ?? null)))];
+  return assign(placement, graph, [node], ranks, walks.length === 0 ? null : walks);
 }
