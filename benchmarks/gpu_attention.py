@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 from walkgraph.abi.step import PagedRows
 from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.attention.step_attention import plain
+from walkgraph.layers.kernels.gpu import present
 from walkgraph.layers.kernels.step_attention import Tuning, launch, tuning
 from walkgraph.layers.linear.step_linear import linear
 
@@ -210,7 +211,7 @@ def measure(pool: Pool, batch: int, context: int, shapes: list[Tuning], until: f
     size = batch * context * 2 * GROUPS * WIDTH * 2
     copies = max(1, min(-(-COLD // (size * LAYERS)), pool.pages // (batch * (context // PAGE + 1))))
     batches = pool.rows([context - 1] * batch * copies, batch)
-    chosen = tuning(batch, GROUPS, HEADS // GROUPS, WIDTH, REACH * PAGE)
+    chosen = tuning(batch, GROUPS, HEADS // GROUPS, WIDTH, REACH * PAGE, present().shared)
     tried: dict[str, float] = {}
 
     def timed(cut: Tuning) -> float:

@@ -35,13 +35,13 @@ import _common as common
 import _policy as policy
 from _policy import CASES, LAYERS, PREFIX, STEPS, TOKENS, Alone, Expert, microseconds
 
+from walkgraph.layers.kernels.gpu import present
 from walkgraph.layers.kernels.linear import workspace
 from walkgraph.layers.kernels.linear_norm import norm_rows
 from walkgraph.layers.kernels.modulated_config import Cut, choose
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention, tuning
 
 ERROR = 1e-2
-PROCESSORS = 132
 WORKS = "works"
 KINDS: tuple[Callable[[Any], bool], ...] = (
     lambda cut: getattr(cut, "early", False),
@@ -105,7 +105,7 @@ def checks(robots: Sequence[int]) -> list[dict[str, Any]]:
             cut, alone = choose(count * TOKENS, case), Alone(name, count)
             weight = policy.drawn(torch.Generator("cuda").manual_seed(2), *case[:2], scale=case[1] ** -0.5)
             row[name] = alone.wrong(cut, weight) if cut else "no cut"
-        tuned = tuning(count, TOKENS, policy.HEADS, PROCESSORS)
+        tuned = tuning(count, TOKENS, policy.HEADS, policy.DIM, present())
         row["attend"] = attention_error(count, tuned)
         rows.append(row)
     common.show("relative error to float32", rows)
@@ -137,7 +137,7 @@ def attention_error(robots: int, tuned: Tuning) -> float:
 def check_joined(robots: Sequence[int]) -> None:
     """In a process of its own: programs that wait for each other in vain end with it."""
     for count in robots:
-        tuned = replace(tuning(count, TOKENS, policy.HEADS, PROCESSORS), joined=True)
+        tuned = replace(tuning(count, TOKENS, policy.HEADS, policy.DIM, present()), joined=True)
         wrong = attention_error(count, tuned)
         print(f"joined, {count} robots: relative error {wrong:.2g}", flush=True)
         if not wrong < ERROR:
@@ -343,7 +343,7 @@ def prepared(robots: Sequence[int], pool: ProcessPoolExecutor) -> list[str]:
     """Compiles the current kernels in all processes together."""
     tasks: list[Task] = []
     for count in robots:
-        tuned = tuning(count, TOKENS, policy.HEADS, PROCESSORS)
+        tuned = tuning(count, TOKENS, policy.HEADS, policy.DIM, present())
         tasks.append(("attend", count, tuned))
         cuts = ((name, choose(count * TOKENS, case)) for name, case in CASES.items())
         tasks += [(name, count, cut) for name, cut in cuts if cut is not None]
@@ -360,7 +360,7 @@ def swept(given: argparse.Namespace, pool: ProcessPoolExecutor, joined: bool) ->
     tasks += [
         ("attend", count, tuned)
         for count in robots
-        for tuned in policy.attentions(count, PROCESSORS)
+        for tuned in policy.attentions(count, present().processors)
         if joined or not tuned.joined
     ]
     found = sweep.ranked(sweep.compiled(tasks, 0.55))
@@ -394,7 +394,7 @@ def descended(sweep: Sweep, robots: int, found: dict[tuple[str, int], Ranked]) -
     """One part after the other takes what makes a whole step fastest -> microseconds of it."""
     expert, rows = Expert(robots), robots * TOKENS
     choice: dict[str, Any] = {name: choose(rows, case) for name, case in CASES.items()}
-    choice["attend"] = tuning(robots, TOKENS, policy.HEADS, PROCESSORS)
+    choice["attend"] = tuning(robots, TOKENS, policy.HEADS, policy.DIM, present())
 
     def step(taken: dict[str, Any]) -> float:
         for name, cut in taken.items():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.kernels.gpu import KINDS
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention, tuning
 
 torch.set_num_threads(1)
+H100 = KINDS["H100"]
 
 
 def drawn(seed: int, *shape: int) -> torch.Tensor:
@@ -54,13 +58,20 @@ def test_it_equals_torch(
 
 
 def test_the_keys_are_divided_while_there_are_processors() -> None:
-    assert [tuning(batch, 50, 8, 132).splits for batch in (1, 2, 4, 8, 16, 64)] == [16, 8, 8, 4, 1, 1]
-    few = tuning(1, 50, 8, 16)
+    assert [tuning(batch, 50, 8, 256, H100).splits for batch in (1, 2, 4, 8, 16, 64)] == [16, 8, 8, 4, 1, 1]
+    few = tuning(1, 50, 8, 256, replace(H100, processors=16))
     assert few.splits == 2
     assert few.joined
-    assert not tuning(1, 50, 8, 8).joined
+    assert not tuning(1, 50, 8, 256, replace(H100, processors=8)).joined
     with batch_invariant():
-        assert len({tuning(batch, 50, 8, 132).splits for batch in (1, 2, 64)}) == 1
+        assert len({tuning(batch, 50, 8, 256, H100).splits for batch in (1, 2, 64)}) == 1
+
+
+def test_tiles_are_no_larger_than_the_memory_of_a_processor() -> None:
+    assert tuning(8, 50, 8, 256, H100).rows == 128
+    small, narrow = (tuning(8, 50, 8, width, KINDS["RTX 4090"]) for width in (256, 64))
+    assert (small.rows, small.block) == (64, 32)
+    assert (narrow.rows, narrow.block) == (128, 64)
 
 
 def test_what_lies_otherwise_is_refused(device: str) -> None:

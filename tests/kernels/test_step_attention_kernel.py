@@ -8,9 +8,11 @@ from walkgraph.abi.step import PagedRows
 from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.attention.step_attention import plain
 from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.kernels.gpu import KINDS
 from walkgraph.layers.kernels.step_attention import STREAMED, Tuning, launch, streams, tuning
 
 torch.set_num_threads(1)
+H100 = KINDS["H100"].shared
 PAGE = 16
 
 
@@ -67,21 +69,23 @@ def test_it_equals_the_plain_form(splits: int, stages: int, shape: tuple[int, in
 @pytest.mark.parametrize(("context", "width"), [(16, 64), (4096, 128), (4096, 256)])
 def test_every_batch_has_one_cut_where_numbers_may_not_depend_on_it(context: int, width: int) -> None:
     with batch_invariant():
-        cuts = {str(tuning(batch, 8, 3, width, context)) for batch in (1, 2, 16, 64)}
+        cuts = {str(tuning(batch, 8, 3, width, context, H100)) for batch in (1, 2, 16, 64)}
     assert len(cuts) == 1
-    assert len({str(tuning(batch, 8, 3, width, 4096)) for batch in (1, 2, 16, 64)}) > 1
+    assert len({str(tuning(batch, 8, 3, width, 4096, H100)) for batch in (1, 2, 16, 64)}) > 1
 
 
 @pytest.mark.parametrize("batch", [1, 2, 8, 16, 32, 64, 100])
 @pytest.mark.parametrize("context", [16, 512, 4096])
 @pytest.mark.parametrize(("group", "width"), [(3, 128), (8, 128), (1, 64), (4, 256)])
-def test_the_chosen_cut_fits_a_gpu(batch: int, context: int, group: int, width: int) -> None:
-    it = tuning(batch, 8, group, width, context)
+@pytest.mark.parametrize("kind", ["H100", "A100", "RTX 4090"])
+def test_the_chosen_cut_fits_a_gpu(batch: int, context: int, group: int, width: int, kind: str) -> None:
+    shared = KINDS[kind].shared
+    it = tuning(batch, 8, group, width, context, shared)
     blocks = -(-context // it.block)
     assert 1 <= it.splits <= blocks
     assert it.splits == 1 or 132 // 2 <= batch * 8 * it.splits <= 3 * 132 or it.splits == min(blocks, 32)
     if it.stages:
-        assert 4 * it.block * width * (it.stages - 1) < 227 * 1024
+        assert 4 * it.block * width * (it.stages - 1) < shared
     else:
         assert group <= STREAMED
         assert it.block % streams(it.warps, width) == 0

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor, nn
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap
 
 
 def depthwise_norm(
@@ -26,7 +26,7 @@ def depthwise_norm(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """x `[B, T, C]` contiguous; lacks, then and bias `[C]`; before and after `[B, P * C]`, the tail and the next one,
     whose rows are contiguous; taps `[C, P + 1]` contiguous -> x with both biases, and the norm."""
-    (batch, length, channels), overlap = x.shape, can_overlap(x.device)
+    (batch, length, channels), overlap = x.shape, can_overlap()
     kept, made = torch.empty_like(x), torch.empty_like(x)
     depthwise_kernel[(length, batch)](
         x, lacks, then, before, after, taps, bias, norm.weight, norm.bias, kept, made, norm.eps, length,

@@ -3,7 +3,6 @@
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.experts_config import MOST_ROWS, Blocks, Sizes
 from walkgraph.layers.kernels.experts_kernels import choose_kernel, inner_kernel, outer_kernel
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap, is_compiled, present
 from walkgraph.layers.kernels.workspaces import Workspaces
 from walkgraph.layers.linear.fp8_format import FP8
 
@@ -74,14 +73,12 @@ def sparse_step(
     table = torch.empty(made.pairs, dtype=torch.int32, device=x.device)
     shares, partials = (torch.empty(n, device=x.device) for n in (made.pairs, made.pairs * made.width))
     inner, normed, out = x.new_empty(made.pairs, made.hidden), torch.empty_like(x), torch.empty_like(x)
-    launches = constants(
-        made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap(x.device), on_gpu=x.is_cuda
-    )
+    launches = constants(made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap())
     (_, chosen), (_, first), (_, second) = launches
     masks = torch.empty(made.rows, chosen["ALL"] // 32, dtype=torch.int32, device=x.device)
     gate_up, down = maps(weights, made.blocks)
     first_grid, second_grid = (
-        (one["SHARING"] * processors(x.device) or made.groups * (width // one["BLOCK"]),)
+        (one["SHARING"] * processors() or made.groups * (width // one["BLOCK"]),)
         for one, width in ((first, made.hidden), (second, made.width))
     )
     choose_kernel[(made.rows,)](x, norm, logits, normed, table, shares, masks, eps, **chosen)
@@ -95,10 +92,9 @@ def sparse_step(
     return out
 
 
-@cache
-def processors(device: torch.device) -> int:
+def processors() -> int:
     """The GPU's processors; a few for the interpreter."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
+    return present().processors if is_compiled() else 3
 
 
 def maps(weights: "PackedExperts", blocks: Blocks) -> tuple[TensorDescriptor, TensorDescriptor]:
@@ -113,7 +109,7 @@ def maps(weights: "PackedExperts", blocks: Blocks) -> tuple[TensorDescriptor, Te
 
 
 def constants(
-    sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool, on_gpu: bool = True, blocks: Blocks | None = None
+    sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool, blocks: Blocks | None = None
 ) -> list[tuple[Any, dict[str, Any]]]:
     """The kernels in their order, with their compile-time arguments and options."""
     blocks = blocks or sizes.blocks
@@ -122,7 +118,7 @@ def constants(
     products = {
         "W": sizes.width, "F": sizes.hidden, "E": sizes.experts, "M": TILE, "ALL": experts,
         "MOST": 1 if sizes.rows == 1 else _power(sizes.rows), "PLACES": triton.next_power_of_2(sizes.chosen),
-        "LIKELY": sizes.pairs >= sizes.experts, "ON_GPU": on_gpu, **common,
+        "LIKELY": sizes.pairs >= sizes.experts, "ON_GPU": is_compiled(), **common,
     }  # fmt: skip
     chosen = {
         "W": sizes.width, "WIDTH": _power(sizes.width), "E": sizes.experts, "ALL": experts, "RENORMED": renormed,

@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles
+from walkgraph.layers.kernels.gpu import is_compiled
 
 BLOCK, WARPS, STAGES = 64, 8, 3
 _PROGRAMS = 128
@@ -128,15 +129,15 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -
     out = torch.empty_like(q)
     parts_kernel[(groups, splits, tiles.lines.shape[0])](
         q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0), splits,
-        **constants(groups, heads // groups, width, page, q.is_cuda), num_warps=WARPS, num_stages=STAGES,
+        **constants(groups, heads // groups, width, page), num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     sum_kernel[(rows, heads)](parts, weights, tiles.rows, out, splits, H=heads, D=width, MOST=_MOST_SPLITS, num_warps=2)
     return out
 
 
-def constants(groups: int, group: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
+def constants(groups: int, group: int, width: int, page: int) -> dict[str, Any]:
     """The compile-time arguments of `parts_kernel`."""
     return {
         "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "TILE_ROWS": TILE_ROWS, "D": width,
-        "PAGE": page, "BLOCK": BLOCK, "ON_GPU": on_gpu,
+        "PAGE": page, "BLOCK": BLOCK, "ON_GPU": is_compiled(),
     }  # fmt: skip

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap
 
 WARPS = 4
 _MANY, _EACH = 4096, 4
@@ -65,7 +65,7 @@ def _launch(
     x: Tensor, y: Tensor, total: Tensor, weight: Tensor, bias: Tensor, out: Tensor, eps: float, *, adds: bool,
     shifts: bool,
 ) -> None:  # fmt: skip
-    (rows, width), overlap = x.shape, can_overlap(x.device)
+    (rows, width), overlap = x.shape, can_overlap()
     each = _EACH if rows >= _MANY else 1
     norm_kernel[(triton.cdiv(rows, each),)](
         x, y, total, weight, bias, out, eps, rows, W=width, BLOCK=triton.next_power_of_2(width), EACH=each, ADDS=adds,

@@ -16,7 +16,6 @@ Shape letters: B rows of a batch, n tokens of a block, H query heads, G key/valu
 # pyright: reportGeneralTypeIssues=false
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import Gpu, can_overlap, is_compiled, present
 from walkgraph.layers.kernels.workspaces import Workspaces
 
 WIDTHS = (64, 128, 256)
@@ -34,6 +33,8 @@ WIDTHS = (64, 128, 256)
 _SPLITS, _STAGES = 16, 2
 _COUNTERS = 512
 """The most tiles of a joined launch, for every number of splits."""
+_SPARE = 8 << 10
+"""Bytes of shared memory for what the compiler exchanges among warps."""
 _NOTHING = tl.constexpr(-1e30)
 
 
@@ -238,23 +239,27 @@ def unfit(dtype: torch.dtype, width: int, device: torch.device) -> str | None:
     return None if width in WIDTHS else f"the kernel has no form for heads of {width} numbers"
 
 
-@cache
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 132
-
-
 def tiles_of(tokens: int, group: int, tuned: Tuning) -> int:
     """Tiles of one block and key head."""
     return -(-tokens * group // tuned.rows)
 
 
-def tuning(pairs: int, tokens: int, group: int, processors: int) -> Tuning:
-    """`pairs`: rows of the batch times key heads; `group`: query heads per key head."""
+def _shared_bytes(tuned: Tuning, width: int) -> int:
+    """Shared memory of a program: a tile's queries, a block of keys and one of values."""
+    return 2 * width * (tuned.rows + 2 * tuned.block) + _SPARE
+
+
+def tuning(pairs: int, tokens: int, group: int, width: int, gpu: Gpu) -> Tuning:
+    """`pairs`: rows of the batch times key heads; `group`: query heads per key head; `width`: D."""
     if is_batch_invariant():
         return ALIKE
     count = pairs * tiles_of(tokens, group, Tuning())
     tuned = next(tuned for most, tuned in CUTS.items() if count <= most)
-    while tuned.joined and pairs * tiles_of(tokens, group, tuned) * tuned.splits > processors:
+    if _shared_bytes(tuned, width) > gpu.shared:
+        tuned = replace(tuned, rows=Tuning.rows)
+    while _shared_bytes(tuned, width) > gpu.shared:
+        tuned = replace(tuned, block=tuned.block // 2)
+    while tuned.joined and pairs * tiles_of(tokens, group, tuned) * tuned.splits > gpu.processors:
         tuned = replace(tuned, splits=tuned.splits // 2, joined=tuned.splits > 2)
     return tuned
 
@@ -276,16 +281,16 @@ def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, 
     if slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
         raise ValueError("keys and values of a slot must be contiguous, with equal strides")
     tokens, group, pairs = rows // batch, heads // groups, batch * groups
-    processors = _processors(q.device)
-    tuned = tuned or tuning(pairs, tokens, group, processors)
+    gpu = present()
+    tuned = tuned or tuning(pairs, tokens, group, width, gpu)
     tiles = tiles_of(tokens, group, tuned)
-    if tuned.joined and pairs * tiles * tuned.splits > min(processors, _COUNTERS):
+    if tuned.joined and pairs * tiles * tuned.splits > min(gpu.processors, _COUNTERS):
         raise ValueError(
-            f"{pairs * tiles * tuned.splits} programs can't wait for each other on {processors} processors"
+            f"{pairs * tiles * tuned.splits} programs can't wait for each other on {gpu.processors} processors"
         )
     out, grid = torch.empty_like(q), (tiles, tuned.splits, pairs)
     parts, weights = _space(q, pairs * tiles, tuned)
-    given = constants(tuned, groups, group, width, q.device)
+    given = constants(tuned, groups, group, width)
     parts_kernel[grid](
         q,
         slot_k,
@@ -312,11 +317,11 @@ def _space(q: Tensor, tiles: int, tuned: Tuning) -> tuple[Tensor, Tensor]:
     return parts, torch.empty(size, dtype=torch.float32, device=q.device)
 
 
-def constants(tuned: Tuning, groups: int, group: int, width: int, device: torch.device) -> dict[str, Any]:
+def constants(tuned: Tuning, groups: int, group: int, width: int) -> dict[str, Any]:
     """The compile-time arguments of `parts_kernel`, and its options."""
-    overlap = tuned.overlap if can_overlap(device) else 0
+    overlap = tuned.overlap if can_overlap() else 0
     return {
         "GROUPS": groups, "GROUP": group, "D": width, "ROWS": tuned.rows, "BLOCK": tuned.block,
         "SPLITS": tuned.splits, "STAGES": _STAGES, "JOINED": tuned.joined, "OVERLAP": overlap,
-        "ON_GPU": device.type == "cuda", "num_warps": tuned.warps, "num_stages": _STAGES, "launch_pdl": overlap > 0,
+        "ON_GPU": is_compiled(), "num_warps": tuned.warps, "num_stages": _STAGES, "launch_pdl": overlap > 0,
     }  # fmt: skip

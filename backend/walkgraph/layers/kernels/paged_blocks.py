@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap, is_compiled
 from walkgraph.layers.kernels.paged_block_kernels import REST, attend_kernel, place_kernel
 from walkgraph.layers.kernels.paged_many_kernels import attend_many_kernel
 from walkgraph.layers.kernels.workspaces import Workspaces
@@ -84,7 +84,7 @@ def place(
     heads = qkv.shape[1] // width - 2 * groups
     q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
     kernel: Any = place_kernel
-    overlap = can_overlap(qkv.device)
+    overlap = can_overlap()
     each = 1 if qkv.shape[0] < _MANY else 2
     kernel[(-(-qkv.shape[0] // each),)](
         qkv, cos, sin, q, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, qkv.shape[0], tokens, qkv.stride(0),
@@ -107,7 +107,7 @@ def attend(
         whole = tokens // cut.m if tail_of(cut, tokens) else -(-tokens // cut.m)
         kernel[(whole, batch * heads)](
             q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, tokens, reach,
-            SLOT=slot_k.stride(0), **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
+            SLOT=slot_k.stride(0), **constants(cut, tokens, heads, groups, width, page),
         )  # fmt: skip
         return out
     parts, weights = out, out
@@ -124,7 +124,7 @@ def attend(
         q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, parts, weights,
         counters(q.device), tokens, whole, cut.splits,
         max(cut.least, cut.block), slot_k.stride(0),
-        reach, **constants(cut, tokens, heads, groups, width, page, can_overlap(q.device)),
+        reach, **constants(cut, tokens, heads, groups, width, page),
     )  # fmt: skip
     return out
 
@@ -135,12 +135,12 @@ def tail_of(cut: Cut, tokens: int) -> int:
     return tail if tokens > cut.m and 0 < tokens % cut.m <= tail else 0
 
 
-def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int, on_gpu: bool) -> dict[str, Any]:
+def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: int) -> dict[str, Any]:
     """The compile-time arguments of the attention's kernel and its options."""
-    overlap = on_gpu and cut.pdl
+    overlap = cut.pdl and can_overlap()
     given = {
         "H": heads, "G": groups, "D": width, "PAGE": page, "M": cut.m, "BLOCK": cut.block, "REST": REST,
-        "TAIL": tail_of(cut, tokens), "STAGES": cut.stages, "PDL": overlap, "ON_GPU": on_gpu,
+        "TAIL": tail_of(cut, tokens), "STAGES": cut.stages, "PDL": overlap, "ON_GPU": is_compiled(),
         "num_warps": cut.warps, "num_stages": cut.stages, "launch_pdl": overlap,
     }  # fmt: skip
     if cut.registers is not None and width <= 64:

@@ -33,7 +33,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap
 from walkgraph.layers.kernels.sampling_blocks import (
     arrive,
     falling_key,
@@ -418,5 +418,5 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
 
 def _options(tensor: Tensor, pdl: bool) -> dict[str, Any]:
     """Options for a launch that starts while the previous one drains, if the device supports it."""
-    pdl = pdl and can_overlap(tensor.device)
+    pdl = pdl and can_overlap()
     return {"PDL": pdl, "enable_fp_fusion": False, **({"launch_pdl": True} if pdl else {})}

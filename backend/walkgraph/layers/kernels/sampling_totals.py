@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap
 from walkgraph.layers.kernels.sampling import BLOCK, Workspace
 from walkgraph.layers.kernels.sampling_blocks import arrive
 
@@ -54,7 +54,7 @@ def totals(logits: Tensor, chosen: Tensor, *, pdl: bool = True) -> tuple[Tensor,
     blocks = triton.cdiv(V, BLOCK)
     total = torch.empty(R, device=logits.device)
     rank = torch.empty(R, dtype=torch.int64, device=logits.device)
-    pdl = pdl and can_overlap(logits.device)
+    pdl = pdl and can_overlap()
     how = {"launch_pdl": True} if pdl else {}
     _totals[blocks, R](
         logits, logits.stride(0), chosen.contiguous(), space.parts, space.tokens, space.counters, total, rank, R,

@@ -21,6 +21,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from walkgraph.layers.kernels.gpu import can_overlap
 from walkgraph.layers.kernels.snake import snake_of
 
 
@@ -250,7 +251,7 @@ def convolve(
         to.room.stride(0), to.before.stride(0), tail, dilation,
         C=channels, N=columns, WIDTH=wide, TAPS=taps, UP=up, RESIDUAL=x is not None,
         KEEP=kept is not None, SNAKE=onward is not None, M=shape.rows, COLUMNS=shape.columns, DEPTH=shape.depth,
-        **_launch(shape, rows),
+        **_launch(shape),
     )  # fmt: skip
 
 
@@ -279,7 +280,7 @@ def unit(
         _map(rows, shape), *blocks, second, x, x, *between, *onward, length, rows.stride(0) // channels,
         onward.room.stride(0), onward.before.stride(0), onward.before.shape[1], dilation,
         C=channels, WIDE=wide, NARROW=narrow, TAPS=taps, KEEP=keep, M=shape.rows,
-        DEPTH=shape.depth, **_launch(shape, rows),
+        DEPTH=shape.depth, **_launch(shape),
     )  # fmt: skip
 
 
@@ -290,7 +291,7 @@ def mono(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     made = torch.empty(batch, length, dtype=torch.float32, device=rows.device)
     mono_kernel[(triton.cdiv(length, _MONO_ROWS), batch)](
         rows, weight, bias, made, length, read, C=channels, WIDTH=triton.next_power_of_2(channels), TAPS=taps,
-        M=_MONO_ROWS, PDL=rows.is_cuda, num_warps=4, launch_pdl=rows.is_cuda,
+        M=_MONO_ROWS, PDL=can_overlap(), num_warps=4, launch_pdl=can_overlap(),
     )  # fmt: skip
     return made
 
@@ -303,8 +304,8 @@ def _map(rows: Tensor, shape: Shape) -> TensorDescriptor:
     return TensorDescriptor(rows, [height, channels], [channels, 1], [shape.rows, shape.depth])
 
 
-def _launch(shape: Shape, rows: Tensor) -> dict[str, int | bool]:
+def _launch(shape: Shape) -> dict[str, int | bool]:
     return {
-        "STAGES": shape.stages, "PDL": rows.is_cuda, "num_warps": shape.warps, "num_stages": shape.stages,
-        "launch_pdl": rows.is_cuda,
+        "STAGES": shape.stages, "PDL": can_overlap(), "num_warps": shape.warps, "num_stages": shape.stages,
+        "launch_pdl": can_overlap(),
     }  # fmt: skip

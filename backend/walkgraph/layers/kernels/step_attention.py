@@ -12,12 +12,14 @@ from torch import Tensor
 
 from walkgraph.layers.attention.paged_rows import StepArguments
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.layers.kernels.overlap import can_overlap
+from walkgraph.layers.kernels.gpu import can_overlap, is_compiled, present
 from walkgraph.layers.kernels.step_attention_kernels import streams_kernel, tiles_kernel
 
 _COUNTERS = 1 << 16
 _SHARED = 160 << 10
-"""Bytes of shared memory for a program's blocks."""
+"""Bytes of shared memory for a program's blocks, at most."""
+_SPARE = 10 << 10
+"""Bytes of shared memory beside them."""
 _LANE = 8
 """Numbers of a key that a thread of a stream holds: 16 bytes."""
 STREAMED = 4
@@ -59,15 +61,18 @@ ALIKE = Tuning(splits=8, block=32, warps=4, stages=4, least=256)
 """The tuning of every batch under `batch_invariant`: the order of a row's sums depends only on its length."""
 
 
-def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tuning:
-    """`group`: query heads per key head. `context`: the most tokens that a row's pages hold."""
+def tuning(batch: int, groups: int, group: int, width: int, context: int, shared: int) -> Tuning:
+    """`group`: query heads per key head. `context`: the most tokens that a row's pages hold. `shared`: bytes of shared
+    memory that the GPU gives a program."""
     if is_batch_invariant():
-        return replace(_within_memory(ALIKE, width), splits=max(1, min(ALIKE.splits, -(-context // ALIKE.block))))
+        return replace(
+            _within_memory(ALIKE, width, shared), splits=max(1, min(ALIKE.splits, -(-context // ALIKE.block)))
+        )
     rows = batch * groups
     most = min((n for n in CUTS if n >= rows), default=max(CUTS))
-    cut = _within_memory(CUTS[most], width)
+    cut = _within_memory(CUTS[most], width, shared)
     if not cut.stages and group > STREAMED:
-        cut = replace(cut, block=32, warps=4, stages=5)
+        cut = _within_memory(replace(cut, block=32, warps=4, stages=5), width, shared)
     if not cut.stages:
         cut = replace(cut, block=max(cut.block * 128 // width, streams(cut.warps, width)))
     # As many programs as the measured tuning had at its own row count, in powers of two.
@@ -75,10 +80,13 @@ def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tun
     return replace(cut, splits=max(1, min(splits, 32, -(-context // cut.block))))
 
 
-def _within_memory(cut: Tuning, width: int) -> Tuning:
-    if not cut.stages or width <= 128:
+def _within_memory(cut: Tuning, width: int, shared: int) -> Tuning:
+    """The cut with as many stages as fit; one of them needs no memory."""
+    if not cut.stages:
         return cut
-    return replace(cut, stages=max(2, min(cut.stages, _SHARED // (4 * cut.block * width))))
+    block = 4 * cut.block * width
+    stages = min(cut.stages, 1 + (shared - _SPARE) // block)
+    return replace(cut, stages=max(2, stages if width <= 128 else min(stages, _SHARED // block)))
 
 
 def streams(warps: int, width: int) -> int:
@@ -96,7 +104,7 @@ def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
     qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
     batch, (groups, width), reach = qkv.shape[0], slot_k.shape[1:], rows.pages.shape[1]
     group = heads // groups
-    tuned = tuned or tuning(batch, groups, group, width, reach * page)
+    tuned = tuned or tuning(batch, groups, group, width, reach * page, present().shared)
     out = torch.empty((batch, heads * width), dtype=qkv.dtype, device=qkv.device)
     parts = torch.empty((batch, groups, tuned.splits, group * width), dtype=torch.float32, device=qkv.device)
     weights = torch.empty((batch, groups, tuned.splits, group), dtype=torch.float32, device=qkv.device)
@@ -104,19 +112,19 @@ def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
     kernel[(groups, tuned.splits, batch)](
         qkv, slot_k, slot_v, rows.rows, rows.pages, rows.lengths, rows.positions, frequencies, q_norm, k_norm,
         out, parts, weights, _zeros(qkv.device, batch * groups), qkv.stride(0), slot_k.stride(0), reach, eps,
-        tuned.splits, **constants(tuned, groups, group, width, page, qkv.device), NORM=q_norm is not None,
+        tuned.splits, **constants(tuned, groups, group, width, page), NORM=q_norm is not None,
     )  # fmt: skip
     return out
 
 
-def constants(tuned: Tuning, groups: int, group: int, width: int, page: int, device: torch.device) -> dict[str, Any]:
+def constants(tuned: Tuning, groups: int, group: int, width: int, page: int) -> dict[str, Any]:
     """The compile-time arguments of a kernel and its options, without those that depend on the tensors."""
-    padded, cuda = _power(group), device.type == "cuda"
-    overlap = tuned.overlap if can_overlap(device) else 0
+    padded = _power(group)
+    overlap = tuned.overlap if can_overlap() else 0
     return {
         "GROUPS": groups, "GROUP": group, "WIDTH": width, "PAGE": page, "BLOCK": tuned.block,
         "HEADS": padded, "STREAMS": streams(tuned.warps, width), "TILE": _tile(tuned.warps, padded, width),
-        "OVERLAP": overlap, "ON_GPU": cuda, "LEAST": tuned.least,
+        "OVERLAP": overlap, "ON_GPU": is_compiled(), "LEAST": tuned.least,
         "num_warps": tuned.warps, "num_stages": max(1, tuned.stages), "launch_pdl": overlap > 0,
     }  # fmt: skip
 

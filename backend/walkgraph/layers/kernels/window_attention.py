@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from walkgraph.layers.kernels.gpu import can_overlap
 from walkgraph.layers.kernels.step_attention_kernels import turned_by
 
 FRAMES = 64
@@ -30,7 +31,7 @@ def window_attention(
     window_kernel[(groups, len(rows))](
         qkv, past, rows, start, frequencies, made, frames, kept, past.stride(0), width**-0.5,
         H=heads, G=groups, HALF=width // 2, M=max(16, triton.next_power_of_2(frames)),
-        P=max(16, triton.next_power_of_2(kept)), PDL=qkv.is_cuda, num_warps=WARPS, launch_pdl=qkv.is_cuda,
+        P=max(16, triton.next_power_of_2(kept)), PDL=can_overlap(), num_warps=WARPS, launch_pdl=can_overlap(),
     )  # fmt: skip
     return made
 
