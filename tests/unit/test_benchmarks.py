@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_code2wav", [], ["floor ms", "relative", "transformer"]),
         ("gpu_experts", ["--fp8"], ["distinct", "TB/s", "many rows", "TFLOP/s"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
+        ("gpu_int4", [], ["errors", "weights", "change by a layer", "logits", "linears", "floor"]),
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
         (
             "gpu_omni",

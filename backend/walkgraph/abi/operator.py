@@ -24,6 +24,8 @@ from walkgraph.errors import Refused
 T = TypeVar("T")
 
 
+PRECISION = "precision"
+"""The option of operators whose weights may be kept in fewer bits than the rank's type has."""
 Capture = Callable[[Callable[[], None], str], Callable[[], None]]
 """(device work on tensors with fixed addresses, its description) -> a function that replays it."""
 
@@ -42,6 +44,9 @@ class LoadContext:
     and decoder."""
     options: Mapping[str, Scalar]
     """The node's literal parameters."""
+    precision: str = "bf16"
+    """Number format of those weights of the set that may be kept in fewer bits; `bf16`: the rank's type, whatever that
+    is."""
     random: tuple[str, int] | None = None
     """(config name, seed) of a `random:` source."""
     family: str | None = None

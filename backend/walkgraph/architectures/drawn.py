@@ -8,21 +8,26 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from walkgraph.architectures.precision import Kept
 from walkgraph.layers.unset import unset
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype) -> M:
+def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype, precision: str = "bf16") -> M:
     """A module with random tensors, even where training starts with zeros, so that no test passes because a tensor is
     0.
 
     Each tensor depends only on the seed and its own name, so a part gets the same values as within the whole. CPU and
-    GPU draw different numbers.
+    GPU draw different numbers. `precision`: as in `LoadContext`.
     """
     with unset():
         module = build()
-    state = {name: _draw(name, tensor.shape, seed, device).to(dtype) for name, tensor in module.state_dict().items()}
+    kept = Kept(module, precision)
+    state = {
+        name: kept(name, _draw(name, tensor.shape, seed, device).to(dtype))
+        for name, tensor in module.state_dict().items()
+    }
     module.load_state_dict(state, assign=True)
     return module.eval().requires_grad_(False)
 

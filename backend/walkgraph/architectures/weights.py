@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from walkgraph.architectures.precision import Kept
 from walkgraph.checkpoints.files import coded, files, tensors
 from walkgraph.errors import InvalidInput
 from walkgraph.layers.unset import unset
@@ -36,6 +37,8 @@ class Loading(TypedDict, total=False):
     dtype: torch.dtype
     """Defaults to float32."""
     progress: Progress | None
+    precision: str
+    """As in `LoadContext`."""
 
 
 class Names(NamedTuple):
@@ -67,6 +70,7 @@ def load(
     with unset():
         module = build()
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    kept = Kept(module, on.get("precision", "bf16"))
     state: dict[str, torch.Tensor] = {}
     problems: list[str] = []
     for name, tensor in names.regroup(_tensors(folder, stem, str(device), names)):
@@ -77,7 +81,7 @@ def load(
         elif tuple(tensor.shape) != wanted[name]:
             problems.append(f"`{name}` is {list(tensor.shape)}, the config requires {list(wanted[name])}")
         else:
-            state[name] = tensor.to(torch.float32 if names.exact(name) else dtype)
+            state[name] = kept(name, tensor.to(torch.float32 if names.exact(name) else dtype))
             if progress is not None:
                 progress(tensor.nbytes)
     problems += [f"missing tensor `{name}`" for name in wanted.keys() - state.keys() if not _named(name, problems)]

@@ -9,7 +9,7 @@ import torch
 
 from walkgraph import plugins
 from walkgraph.abi.calls import Call, Scalar, StateKey
-from walkgraph.abi.operator import Capture, Operator
+from walkgraph.abi.operator import PRECISION, Capture, Operator
 from walkgraph.abi.states import CacheShape
 from walkgraph.adapters.adapting import Network, adapted
 from walkgraph.engine.kv.pool import Pool, page_bytes
@@ -83,10 +83,12 @@ class _Wanted(NamedTuple):
     named: WeightsPlan | None
     device: torch.device
     options: dict[str, Scalar]
+    precision: str = "bf16"
+    """Number format of its weight set."""
 
     @property
     def weights_key(self) -> Hashable:
-        return self.node.weights, self.named, self.device
+        return self.node.weights, self.named, self.device, self.precision
 
     @property
     def key(self) -> Hashable:
@@ -110,10 +112,11 @@ def load_operators(
     """Load the operator of each node. Nodes with the same network, weights, device and options share one. Operators
     that are `kept` are not loaded again, and those that the plan doesn't have are dropped."""
     kept = kept or KeptOperators()
-    wanted = [_wanted(plan, here, node) for node in nodes_here(plan, here)]
+    wanted = _agreed([_wanted(plan, here, node) for node in nodes_here(plan, here)])
     kept.keep_only({one.weights_key for one in wanted}, {one.key for one in wanted})
     sets = {
-        one.weights_key: kept.weights(one.weights_key, partial(Weights, one.named, roots, one.device)) for one in wanted
+        one.weights_key: kept.weights(one.weights_key, partial(Weights, one.named, roots, one.device, one.precision))
+        for one in wanted
     }
     total = sum(weights.bytes for weights in sets.values()) or 1
     read = 0
@@ -201,6 +204,19 @@ def _wanted(plan: Plan, here: RankPlan, node: NodePlan) -> _Wanted:
     network = _network(node.network)
     named = plan.weights[node.weights] if node.weights else None
     return _Wanted(node, network, named, _device(node, here), _options(node, network))
+
+
+def _agreed(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    """With the precision of each weight set, which all its operators that have one choose alike. Raises `Refused`
+    otherwise."""
+    chosen: dict[Hashable, str] = {}
+    for one in wanted:
+        if PRECISION in one.network.options:
+            own = str(one.options.get(PRECISION, one.precision))
+            there = chosen.setdefault(one.weights_key, own)
+            if there != own:
+                raise Refused(f"nodes that share weights on a rank must have one `{PRECISION}`, not {there} and {own}")
+    return [one._replace(precision=chosen.get(one.weights_key, one.precision)) for one in wanted]
 
 
 def _options(node: NodePlan, network: Network) -> dict[str, Scalar]:

@@ -15,8 +15,11 @@ from walkgraph.placement.tables import WeightsPlan
 class Weights:
     """One weight set on one rank and device, and the modules that its operators share."""
 
-    def __init__(self, named: WeightsPlan | None, roots: Sequence[Path], device: torch.device) -> None:
-        self.device = device
+    def __init__(
+        self, named: WeightsPlan | None, roots: Sequence[Path], device: torch.device, precision: str = "bf16"
+    ) -> None:
+        """`precision`: as in `LoadContext`."""
+        self.device, self.precision = device, precision
         self.family = named.family if named else None
         self.folder: Path | None = None
         self.random: tuple[str, int] | None = None
@@ -45,6 +48,7 @@ class Weights:
             family=self.family,
             shared=self._shared,
             options=options,
+            precision=self.precision,
             random=self.random,
             progress=progress,
             capture=capture,

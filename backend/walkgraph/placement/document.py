@@ -59,9 +59,8 @@ class Group(Record):
     left."""
     host: str | None = Field(default=None, max_length=253)
     """None: the host that plans."""
-    precision: Literal["bf16", "fp8"] | None = None
-    """Number format of those weights of its nodes that may be kept in eight bits, instead of what the nodes say. None:
-    what they say."""
+    precision: Literal["bf16", "fp8", "int4"] | None = None
+    """Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say."""
 
 
 class RankDevice(Record):

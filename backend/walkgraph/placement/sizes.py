@@ -25,6 +25,8 @@ _STARTERS = Path(walkgraph.__file__).parent / "starters"
 MIB = 2**20
 SCALED = 512
 """Numbers in eight bits that share a scale of 32 bits: a row of a matrix, which has as many in models of full size."""
+GROUPED = 128
+"""Numbers in four bits that share a scale of the rank's type."""
 _NO_WEIGHTS = frozenset({".json", ".txt", ".md", ".safetensors"})
 _FORMATS = ("*.safetensors", "*.onnx")
 _NAMED = re.compile(r"[\w\-.]+")
@@ -32,6 +34,8 @@ _NAMED = re.compile(r"[\w\-.]+")
 EVERY = "*"
 EXPERTS = ".experts."
 """In the names of tensors of experts."""
+_LINEAR = re.compile(r"(^|\.)model\.layers\.\d+\.\w+\.\w+_proj\w*\.weight")
+"""Names of the tensors of a decoder's linears."""
 TOKENIZER = "tokenizer"
 """As an entry of a family's `holds`."""
 
@@ -60,6 +64,8 @@ class Shape:
     """Component -> numbers in the activations of its largest batch; an estimate, rounded up."""
     experts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Part -> how many of its numbers are of experts, which may be kept in eight bits."""
+    linears: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Part -> how many of its numbers are of a decoder's linears, which may be kept in four bits."""
 
     @property
     def total(self) -> int:
@@ -94,12 +100,19 @@ class WeightSizes:
     workspace: Mapping[str, int]
     experts: Mapping[str, int] = field(default_factory=dict[str, int])
     """As in `Shape`."""
+    linears: Mapping[str, int] = field(default_factory=dict[str, int])
+    """As in `Shape`."""
 
-    def part_bytes(self, part: str, itemsize: int, *, eighth: bool = False) -> int:
-        """`eighth`: its experts are kept in eight bits."""
-        numbers, experts = self.numbers.get(part, 0), self.experts.get(part, 0) if eighth else 0
-        scales = experts * 4 // SCALED
-        return (numbers - experts) * (4 if part in self.exact else itemsize) + experts + scales
+    def part_bytes(self, part: str, itemsize: int, precision: str = "bf16") -> int:
+        """`precision`: the format of what may be kept in fewer bits; `bf16`: the rank's type."""
+        numbers, size = self.numbers.get(part, 0), 4 if part in self.exact else itemsize
+        if precision == "fp8":
+            experts = self.experts.get(part, 0)
+            return (numbers - experts) * size + experts + experts * 4 // SCALED
+        if precision == "int4":
+            linears = self.linears.get(part, 0)
+            return (numbers - linears) * size + linears // 2 + linears * itemsize // GROUPED
+        return numbers * size
 
 
 def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
@@ -239,6 +252,7 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
         caches=shape.caches,
         workspace=shape.workspace,
         experts=shape.experts,
+        linears=shape.linears,
     )
 
 
@@ -246,10 +260,11 @@ def _shape_of(family: FamilySizes, folder: Path) -> Shape:
     """The shape of a weights folder. Its workspace is that of the largest known shape, scaled by the weights."""
     there = stems(folder)
     parts = {name: _numbers_of(folder, part, there) for name, part in family.parts.items()}
-    experts = {name: _numbers_of(folder, part, there, experts=True) for name, part in family.parts.items()}
+    experts = {name: _numbers_of(folder, part, there, _of_experts) for name, part in family.parts.items()}
+    linears = {name: _numbers_of(folder, part, there, _of_linears) for name, part in family.parts.items()}
     caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()
     if not family.shapes:
-        return Shape(parts=parts, caches=caches, experts=experts)
+        return Shape(parts=parts, caches=caches, experts=experts, linears=linears)
     known = max(family.shapes.values(), key=lambda shape: shape.total)
     scale = sum(parts.values()) / known.total
     return Shape(
@@ -257,12 +272,22 @@ def _shape_of(family: FamilySizes, folder: Path) -> Shape:
         caches=caches,
         workspace={name: math.ceil(size * scale) for name, size in known.workspace.items()},
         experts=experts,
+        linears=linears,
     )
 
 
-def _numbers_of(folder: Path, part: Part, there: Sequence[str], *, experts: bool = False) -> int:
-    """Numbers that a part holds in a folder with these stems, or those of its experts alone; 0 if it isn't there."""
-    if experts and part.file is not None:
+def _of_experts(name: str) -> bool:
+    return EXPERTS in name
+
+
+def _of_linears(name: str) -> bool:
+    return EXPERTS not in name and _LINEAR.search(name) is not None
+
+
+def _numbers_of(folder: Path, part: Part, there: Sequence[str], counts: Callable[[str], bool] | None = None) -> int:
+    """Numbers that a part holds in a folder with these stems, or those of the tensors alone that `counts` is true for,
+    by their names; 0 if it isn't there."""
+    if counts and part.file is not None:
         return 0
     if part.file is not None:
         files = [path for path in folder.iterdir() if path.is_file() and path.suffix not in _NO_WEIGHTS]
@@ -270,5 +295,5 @@ def _numbers_of(folder: Path, part: Part, there: Sequence[str], *, experts: bool
     stems_of = there if part.stem == EVERY else [part.stem] if part.stem in there else []
     found = (pair for stem in stems_of for pair in tensors(folder, stem).items())
     return sum(
-        math.prod(tensor.shape) for name, tensor in found if part.reads(name) and (not experts or EXPERTS in name)
+        math.prod(tensor.shape) for name, tensor in found if part.reads(name) and (counts is None or counts(name))
     )

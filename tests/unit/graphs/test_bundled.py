@@ -14,7 +14,7 @@ from walkgraph.graph.check import check
 from walkgraph.placement.document import Placement, decode
 from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
-from walkgraph.placement.sizes import SCALED, find_sizes
+from walkgraph.placement.sizes import GROUPED, SCALED, find_sizes
 from walkgraph.resources import bundled
 
 GRAPHS = bundled("graphs")
@@ -24,7 +24,7 @@ NOTES = {"unavailable", "crossing_loop"}
 """Problems that their plans may have: missing networks, and a loop that crosses processes on purpose."""
 
 
-CARDS = {"H100": (79.2, 78.0), "H200": (140.0, 139.0), "4090": (24.0, 23.2), "4060": (8.0, 7.6)}
+CARDS = {"H100": (79.2, 78.0), "H200": (140.0, 139.0), "4090": (24.0, 23.2), "4060": (8.0, 7.6), "6 GB": (6.0, 5.8)}
 """GPU -> GiB that it has, and that its driver leaves."""
 TOO_LARGE = {
     "4090": {
@@ -57,8 +57,11 @@ def placement_of(name: str) -> Placement:
     return decode(json.loads(PLACEMENTS[name].read_text()))
 
 
-def planned(name: str, hardware: Hardware) -> PlanResult:
+def planned(name: str, hardware: Hardware, **changed: str) -> PlanResult:
+    """`changed`: entries of its first group."""
     placement = placement_of(name)
+    first, *others = placement.groups
+    placement = placement.model_copy(update={"groups": (first.model_copy(update=changed), *others)})
     assert placement.graph is not None
     graph = codec.load(GRAPHS[placement.graph].read_bytes())
     return plan(graph, placement, hardware, catalogue(), find_sizes(families()))
@@ -131,7 +134,7 @@ def test_a_placement_on_gpus_needs_them() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PLACEMENTS if "gpu" in name or name == "bagel_cfg3"])
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("card", [card for card in CARDS if card != "6 GB"])
 def test_a_placement_fits_any_gpu_that_holds_the_least_it_needs(card: str, name: str) -> None:
     result = planned(name, host(gpus=4, card=card))
     largest = TOO_LARGE.get(card, {}).get(str(placement_of(name).graph))
@@ -159,6 +162,27 @@ def test_a_placement_that_keeps_experts_in_eight_bits_needs_half_their_memory_on
     refused = planned("qwen3_omni_one_80gb_gpu", replace(small, devices=(cpu, replace(gpu, free=60 * GiB))))
     assert refused.plan is None
     assert any("before their experts are converted 66." in problem.message for problem in refused.problems)
+
+
+def test_four_bits_fit_where_two_bytes_do_not() -> None:
+    small = host(1, "6 GB")
+    result = planned("orpheus_6gb", small)
+    assert result.plan is not None
+    assert {problem.code for problem in result.problems} <= NOTES | {"small_cache"}, (
+        "only the largest requests are refused"
+    )
+    parts = dict(result.plan.ranks[0].budget)
+    linears = 28 * (3072 * (3072 + 2 * 1024) + 3072 * 3072 + 3 * 3072 * 8192)
+    assert parts["weights orpheus"] == 2 * (3_300_867_072 - linears) + linears // 2 + 2 * linears // GROUPED
+    assert {node.params["precision"] for node in result.plan.nodes if node.name == "llm"} == {"int4"}
+    assert sum(parts.values()) <= small.devices[1].free
+    assert planned("orpheus_one_gpu", small).plan is None
+
+
+def test_a_precision_is_for_the_nodes_that_offer_it() -> None:
+    result = planned("qwen3_omni_one_80gb_gpu", host(1), precision="int4")
+    assert result.plan is not None
+    assert {node.params["precision"] for node in result.plan.nodes if "precision" in node.params} == {"bf16"}
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def _sampling_of(calls: Sequence[Call], states: States, device: torch.device) ->
 
 def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:
     """The model of a weight set, packed, shared by its operators."""
-    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype, "precision": context.precision}
     return context.once(
         LanguageModel,
         lambda name, seed: drawn(lambda: LanguageModel(config), seed, **on).pack(),

@@ -2,9 +2,9 @@
 
 import torch
 
-from walkgraph.abi.operator import LoadContext
+from walkgraph.abi.operator import PRECISION, LoadContext
 from walkgraph.architectures.language.model import LanguageModel
-from walkgraph.architectures.precision import PRECISION, converts, freed
+from walkgraph.architectures.precision import converts, freed
 from walkgraph.errors import Refused
 from walkgraph.layers.moe.sparse_mlp import SparseMLP
 

@@ -28,7 +28,7 @@ from walkgraph.layers.kernels.workspaces import Workspaces
 
 
 @triton.jit
-def _weight_rows(block, at, N: tl.constexpr, GATED: tl.constexpr, BLOCK_N: tl.constexpr):
+def weight_rows(block, at, N: tl.constexpr, GATED: tl.constexpr, BLOCK_N: tl.constexpr):
     """Weight rows of a block; those past the end repeat the last one. Each gate row is followed by its up row."""
     index = block * BLOCK_N + at
     if GATED:
@@ -49,7 +49,7 @@ def _start(
             PIECES: tl.constexpr = THREADS // BLOCK_N if THREADS > BLOCK_N else 1  # of a row, one per thread
             WIDTH: tl.constexpr = PREFETCH // PIECES
             piece = tl.arange(0, BLOCK_N * PIECES)
-            rows = _weight_rows(block, piece // PIECES, N, GATED, BLOCK_N)
+            rows = weight_rows(block, piece // PIECES, N, GATED, BLOCK_N)
             address = weight + rows * stride + first + (piece % PIECES) * WIDTH
             tl.inline_asm_elementwise(
                 "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
@@ -65,7 +65,7 @@ def _start(
 
 
 @triton.jit
-def _finish(
+def finish(
     total, squares, residual, bias, out, partials, counters, block, part, rows, eps,
     N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT: tl.constexpr,
     GATED: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
@@ -103,7 +103,7 @@ def _store(
     if NORM:
         total = total * tl.rsqrt(squares / K + eps)
     if BIAS:
-        at = _weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)
+        at = weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)
         total += tl.load(bias + at).to(tl.float32)[None, :]
     WIDTH: tl.constexpr = BLOCK_N // 2 if GATED else BLOCK_N
     if GATED:
@@ -132,7 +132,7 @@ def _vector(
     _start(weight, stride, block, first, N, GATED, BLOCK_N, PREFETCH, THREADS, PDL)
     at_k = first + tl.arange(0, BLOCK_K)[None, None, :]
     m = tl.minimum(tl.arange(0, M), rows - 1)[:, None, None]
-    n = _weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)[None, :, None]
+    n = weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)[None, :, None]
     x_at, weight_at = x + m * K + at_k, weight + n * stride + at_k
     total = tl.zeros((M, BLOCK_N, BLOCK_K), tl.float32)
     squares = tl.zeros((M, 1, BLOCK_K), tl.float32)
@@ -143,7 +143,7 @@ def _vector(
             squares += value * value
             value *= tl.load(norm + at_k + k, eviction_policy="evict_last").to(tl.float32)
         total += value * w
-    _finish(
+    finish(
         tl.sum(total, 2), tl.sum(squares, 2), residual, bias, out, partials, counters, block, part, rows, eps,
         N, K, M, BLOCK_N, SPLIT, GATED, NORM, BIAS, RESIDUAL,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def _matrix(
     _start(weight, stride, block, first, N, GATED, BLOCK_N, PREFETCH, THREADS, PDL)
     at_k = first + tl.arange(0, BLOCK_K)[None, :]
     m = tl.arange(0, M)[:, None]
-    n = _weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)[:, None]
+    n = weight_rows(block, tl.arange(0, BLOCK_N), N, GATED, BLOCK_N)[:, None]
     x_at, weight_at = x + m * K + at_k, weight + n * stride + at_k
     total = tl.zeros((BLOCK_N, M) if SWAP else (M, BLOCK_N), tl.float32)
     squares = tl.zeros((M, BLOCK_K), tl.float32)
@@ -178,7 +178,7 @@ def _matrix(
         total = tl.dot(w, tl.trans(value), total) if SWAP else tl.dot(value, tl.trans(w), total)
     if SWAP:
         total = tl.trans(total)
-    _finish(
+    finish(
         total, tl.sum(squares, 1, keep_dims=True), residual, bias, out, partials, counters, block, part, rows, eps,
         N, K, M, BLOCK_N, SPLIT, GATED, NORM, BIAS, RESIDUAL,
     )  # fmt: skip

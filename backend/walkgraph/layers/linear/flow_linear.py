@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.int4 import Int4Weight
 from walkgraph.layers.linear.mlp import SwiGLU, gated_product
 from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 
 MLP_ROWS = 8192
@@ -95,5 +97,8 @@ class PlainFlowLinears(AttentionLinears):
 
 def _add_product(x: Tensor, rows: Tensor, into: nn.Linear) -> None:
     """x += rows @ weight.T, summed in float32 and rounded once."""
+    if isinstance(into.weight, Int4Weight):
+        x.copy_(linear(rows, into.weight, residual=x))
+        return
     with torch.no_grad():
         x.addmm_(rows, into.weight.t())

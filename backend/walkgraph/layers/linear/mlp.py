@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.layers.linear.int4 import Int4Weight
 from walkgraph.layers.linear.packed import UNPACKED, Packable, Packed
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
@@ -78,9 +79,11 @@ def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
 
 
 def gated_product(x: Tensor, weight: Tensor, gate: Gate = "silu") -> Tensor:
-    """Many rows x `[R, W]` contiguous, weight `[2F, W]`, gate rows first, without a gradient -> silu(x @ gate.T) * (x @
-    up.T) `[R, F]`, or with the tanh form of gelu."""
-    if x.is_cuda:
+    """Many rows x `[R, W]` contiguous, weight `[2F, W]`, gate rows first, which may be in four bits, without a gradient
+    -> silu(x @ gate.T) * (x @ up.T) `[R, F]`, or with the tanh form of gelu."""
+    if isinstance(weight, Int4Weight) and gate == "silu":
+        return linear(x, weight, gated=True)
+    if x.is_cuda and not isinstance(weight, Int4Weight):
         from walkgraph.layers.kernels.gate_up import gate_up, programs_of, unfit
 
         programs = programs_of(x.device)

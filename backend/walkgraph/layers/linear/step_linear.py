@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.linear.int4 import Int4Weight, fused
 
 STREAMED = 64
 """Rows up to which reading the weights bounds the product."""
@@ -28,13 +29,20 @@ def linear(
     bias: Tensor | None = None,
     exact: bool = False,
 ) -> Tensor:
-    """x `[R, K]`, weight `[N, K]` -> `[R, N]` of x's type; `exact`: float32, as it was summed.
+    """x `[R, K]`, weight `[N, K]`, which may be in four bits -> `[R, N]` of x's type; `exact`: float32, as it was
+    summed.
 
     `norm` `[K]`: x is RMS-normed first. `gated`: the weight is `[2N, K]` (gate rows, then up rows; so is a bias) and
     the result silu(gate) * up. `residual` `[R, N]` is added in float32.
 
     Under `batch_invariant` a row's result is the same among any rows, up to `STREAMED` of them.
     """
+    if isinstance(weight, Int4Weight):
+        options = {"norm": norm, "eps": eps, "residual": residual, "gated": gated, "bias": bias, "exact": exact}
+        result = fused(x, weight, **options)
+        if result is not None:
+            return result
+        weight = weight.plain()
     if x.is_cuda and 0 < x.shape[0] <= STREAMED and x.dtype == weight.dtype == torch.bfloat16:
         result = _streamed(x, weight, norm, eps, residual, gated, bias, exact)
         if result is not None:

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
-from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
+from walkgraph.abi.operator import PRECISION, Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused, reused_block
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
-from walkgraph.architectures.precision import PRECISION
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.layers.attention.few_attention import supported
@@ -320,7 +319,7 @@ def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:
 
 def _bagel(context: LoadContext) -> Bagel:
     config = shared_config(context)
-    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype, "precision": context.precision}
     return context.once(
         Bagel,
         lambda name, seed: drawn(lambda: Bagel(config), seed, **on).pack(),

@@ -5,8 +5,8 @@ errors too.
 from collections.abc import Sequence
 from typing import cast
 
-from walkgraph.abi.operator import LoadContext
-from walkgraph.architectures.precision import PRECISION, converts, freed
+from walkgraph.abi.operator import PRECISION, LoadContext
+from walkgraph.architectures.precision import converts, freed
 from walkgraph.errors import Refused
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.fp8 import quantise, supported

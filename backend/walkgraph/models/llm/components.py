@@ -50,9 +50,10 @@ COMPONENTS: tuple[Component, ...] = (
             "logits": boolean("Output `logits` outside device loops too.", default=False),
             "precision": literal(
                 choice(
-                    ("bf16", "fp8"),
-                    "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a "
-                    "literal, the same for all nodes with these weights.",
+                    ("bf16", "fp8", "int4"),
+                    "fp8: experts are kept in eight bits; faster, half their memory, less exact. int4: the linears of "
+                    "layers without experts are kept in four bits; a quarter of their memory, less exact. It must be "
+                    "a literal, the same for all nodes with these weights.",
                     default="bf16",
                 )
             ),
@@ -80,11 +81,11 @@ COMPONENTS: tuple[Component, ...] = (
 )
 
 
-def _shape(numbers: int, cache: int, workspace: int = 0, experts: int = 0) -> Shape:
-    """`workspace`: of the largest batch, in MiB of numbers. `experts`: how many of the numbers are theirs."""
+def _shape(numbers: int, cache: int, workspace: int = 0, experts: int = 0, linears: int = 0) -> Shape:
+    """`workspace`: of the largest batch, in MiB of numbers. `experts` and `linears`: how many are theirs."""
     sized = {"llm.backbone": workspace * MIB} if workspace else {}
-    counts = {"model": experts} if experts else {}
-    return Shape(parts={"model": numbers}, caches={"llm.backbone": cache}, workspace=sized, experts=counts)
+    counts, few = {"model": experts} if experts else {}, {"model": linears} if linears else {}
+    return Shape(parts={"model": numbers}, caches={"llm.backbone": cache}, workspace=sized, experts=counts, linears=few)
 
 
 SIZES: Mapping[str, FamilySizes] = {
@@ -93,13 +94,13 @@ SIZES: Mapping[str, FamilySizes] = {
         parts={"model": Part(stem="model")},
         components={"llm.backbone": ("model",)},
         shapes={
-            "qwen3-0.6b": _shape(596_049_920, token_numbers(28, 8, 128), 150),
-            "qwen3-8b": _shape(8_190_735_360, token_numbers(36, 8, 128), 400),
-            "qwen3-32b": _shape(32_762_123_264, token_numbers(64, 8, 128), 700),
+            "qwen3-0.6b": _shape(596_049_920, token_numbers(28, 8, 128), 150, linears=440_401_920),
+            "qwen3-8b": _shape(8_190_735_360, token_numbers(36, 8, 128), 400, linears=6_945_767_424),
+            "qwen3-32b": _shape(32_762_123_264, token_numbers(64, 8, 128), 700, linears=31_205_621_760),
             "qwen3-30b-a3b": _shape(30_532_122_624, token_numbers(48, 4, 128), 700, 48 * 128 * 3 * 2048 * 768),
-            "llama-3.2-3b": _shape(3_212_749_824, token_numbers(28, 8, 128), 250),
-            "llama-3.1-8b": _shape(8_030_261_248, token_numbers(32, 8, 128), 400),
-            "mistral-7b": _shape(7_248_023_552, token_numbers(32, 8, 128), 400),
+            "llama-3.2-3b": _shape(3_212_749_824, token_numbers(28, 8, 128), 250, linears=2_818_572_288),
+            "llama-3.1-8b": _shape(8_030_261_248, token_numbers(32, 8, 128), 400, linears=6_979_321_856),
+            "mistral-7b": _shape(7_248_023_552, token_numbers(32, 8, 128), 400, linears=6_979_321_856),
             "qwen3-tiny": _shape(54_448, token_numbers(2, 2, 16)),
             "qwen3-moe-tiny": _shape(139_440, token_numbers(3, 2, 16), experts=2 * 8 * 3 * 48 * 32),
             "llama-tiny": _shape(54_384, token_numbers(2, 2, 16)),

@@ -6,11 +6,10 @@ from typing import ClassVar, Self
 import torch
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs
-from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.operator import PRECISION, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.language.backbone import LanguageBackbone, loaded_model
 from walkgraph.architectures.language.precision import at_precision
-from walkgraph.architectures.precision import PRECISION
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 from walkgraph.models.llm.config import MOST_BIAS, MOST_BIASES, LlmConfig, read_llm
 from walkgraph.models.llm.presets import llm_config, text_edges

@@ -10,6 +10,7 @@ from walkgraph.graph.declaring import (
     boolean,
     choice,
     kv_cache,
+    literal,
     penalty_params,
     sampling_params,
 )
@@ -55,6 +56,14 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             **sampling_params(temperature=0.6, top_p=0.8),
             **penalty_params(repetition=1.3),
+            "precision": literal(
+                choice(
+                    ("bf16", "int4"),
+                    "Number format of the layers' linears. int4 takes a quarter of their memory and is less exact. It "
+                    "must be a literal, the same for all nodes with these weights.",
+                    default="bf16",
+                )
+            ),
         },
         states=(
             kv_cache("ids", "token"),
@@ -75,6 +84,7 @@ SIZES: Mapping[str, FamilySizes] = {
                 parts={"model": 3_300_867_072},
                 caches={"orpheus.backbone": token_numbers(28, 8, 128)},
                 workspace={"orpheus.backbone": 250 * MIB},
+                linears={"model": 2_818_572_288},
             ),
             "orpheus-tiny": Shape(parts={"model": 75_840}, caches={"orpheus.backbone": token_numbers(2, 2, 16)}),
         },

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs
-from walkgraph.abi.operator import Capture, LoadContext, Operator
+from walkgraph.abi.operator import PRECISION, Capture, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row
 from walkgraph.architectures.language.backbone import LanguageBackbone, loaded_model
@@ -46,6 +46,7 @@ class Prompt(Operator):
 class Backbone(LanguageBackbone):
     """Appends a prompt or one token, and answers with the next one and its audio code."""
 
+    options: ClassVar[tuple[str, ...]] = (PRECISION,)
     outputs: ClassVar[Mapping[str, Row]] = {**LanguageBackbone.outputs, "code": Row((1,), torch.int64)}
 
     def __init__(

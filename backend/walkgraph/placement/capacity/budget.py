@@ -201,18 +201,20 @@ def _itemsize(rank: RankPlan) -> int:
 
 def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan, *, kept: bool = True) -> dict[str, int]:
     """Weight set -> bytes. A part counts once, however many nodes of the rank read it. `kept`: as they are kept, not as
-    they are read before experts are converted."""
+    they are read before they are converted to eight bits; four bits are converted tensor by tensor."""
     parts: dict[str, set[str]] = {}
-    eighth: set[tuple[str, str]] = set()
+    formats: dict[tuple[str, str], str] = {}
     for index in rank.nodes:
         node = plan.nodes[index]
         sizes = known.get(node.weights or "")
         if sizes is not None and node.weights is not None:
             loaded = sizes.components.get(node.component, ())
             parts.setdefault(node.weights, set()).update(loaded)
-            eighth |= {(node.weights, part) for part in loaded if kept and node.params.get(PRECISION) == "fp8"}
+            precision = str(node.params.get(PRECISION, "bf16"))
+            if kept or precision == "int4":
+                formats |= {(node.weights, part): precision for part in loaded if precision != "bf16"}
     return {
-        name: sum(known[name].part_bytes(part, _itemsize(rank), eighth=(name, part) in eighth) for part in names)
+        name: sum(known[name].part_bytes(part, _itemsize(rank), formats.get((name, part), "bf16")) for part in names)
         for name, names in parts.items()
         if names
     }

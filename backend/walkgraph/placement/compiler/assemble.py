@@ -217,7 +217,8 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
 def _placed(context: Context, name: str, component: Component | None) -> dict[str, Scalar]:
     """The parameters of a node that its placement decides."""
     precision = context.assignment.precision(name)
-    return {PRECISION: precision} if precision and component and PRECISION in component.params else {}
+    offered = component.params.get(PRECISION) if component else None
+    return {PRECISION: precision} if precision and offered and precision in offered.choices else {}
 
 
 def _states(graph: Graph) -> Iterator[StatePlan]:

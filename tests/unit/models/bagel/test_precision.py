@@ -70,6 +70,18 @@ def test_a_step_gives_what_forward_gives(engines: list[Engine]) -> None:
         assert off(v, plain(engines[1], run, x, time)) < 0.02
 
 
+@pytest.mark.parametrize("run", ["none", "pictures, text"])
+def test_both_sets_can_be_kept_in_four_bits(engines: list[Engine], run: str) -> None:
+    four, x = engine_at(llm="int4", llm_cfg="int4"), noise(1, 4, 6)
+    begin(four, run)
+    wanted = plain(four, run, x, 0.6)
+    assert 0.02 < off(wanted, plain(engines[0], run, x, 0.6)) < 0.5
+    made = Backbone.load(context(precision="int4"))
+    with torch.inference_mode():
+        velocity = made.step(batch_of(four, [run], x[None], [0.6])).ports["velocity"][0]
+    torch.testing.assert_close(velocity, wanted, rtol=1e-3, atol=1e-4)
+
+
 def context(**changed: Any) -> LoadContext:
     given: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32, "folder": None, "shared": {}}
     return LoadContext(**{**given, "options": {}, "random": ("bagel-tiny", 5), **changed})
@@ -78,7 +90,7 @@ def context(**changed: Any) -> LoadContext:
 def test_a_backbone_steps_with_the_weights_that_it_keeps(engines: list[Engine]) -> None:
     x = noise(4, 2, 2)
     shared: dict[Any, Any] = {}
-    made = [Backbone.load(context(shared=shared, options={"precision": "fp8"})) for _ in range(2)]
+    made = [Backbone.load(context(shared=shared, precision="fp8")) for _ in range(2)]
     batch = batch_of(engines[1], ["text"], x[None], [0.4])
     with torch.inference_mode():
         first, again = (one.step(batch).ports["velocity"][0] for one in made)
@@ -95,7 +107,7 @@ def test_nodes_of_one_set_of_weights_choose_alike(chosen: dict[str, str]) -> Non
 
 def test_a_gpu_without_such_products_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    asked = context(device=torch.device("cuda"), dtype=torch.bfloat16, options={"precision": "fp8"})
+    asked = context(device=torch.device("cuda"), dtype=torch.bfloat16, precision="fp8")
     with pytest.raises(Refused, match=r"capability 9\.0"):
         at_precision(drawn_model(), asked)
     assert flow_linears(at_precision(drawn_model(), context()).language_model.model.layers[0], GEN)  # pyright: ignore[reportArgumentType]

@@ -70,15 +70,13 @@ def test_only_a_single_token_steps() -> None:
 
 
 def test_experts_can_be_kept_in_eight_bits() -> None:
-    def backbone(name: str, shared: dict[Any, Any], **options: str) -> Backbone:
-        random, dtype = (name, 3), torch.float32
-        return Backbone.load(
-            LoadContext(device=CPU, dtype=dtype, folder=None, shared=shared, options=options, random=random)
-        )
+    def backbone(name: str, shared: dict[Any, Any]) -> Backbone:
+        given: dict[str, Any] = {"shared": shared, "precision": "fp8", "random": (name, 3), "options": {}}
+        return Backbone.load(LoadContext(device=CPU, dtype=torch.float32, folder=None, **given))
 
     shared: dict[Any, Any] = {}
     for _ in range(2):
-        backbone("qwen3-moe-tiny", shared, precision="fp8")
+        backbone("qwen3-moe-tiny", shared)
     mixtures = [part for part in shared[LanguageModel].modules() if isinstance(part, SparseMLP)]
     assert {part.packed.dtype for part in mixtures if part.packed is not None} == {torch.float8_e4m3fn}
     assert len(mixtures) == 2
@@ -87,10 +85,8 @@ def test_experts_can_be_kept_in_eight_bits() -> None:
     wanted, kept = forwarded(plain, prompt), shared[LanguageModel]
     for form in (forwarded, read, stepped):
         assert 0 < (form(kept, prompt) - wanted).norm() / wanted.norm() < 0.1
-    with pytest.raises(Refused, match="must have one `precision`"):
-        backbone("qwen3-moe-tiny", shared)
     with pytest.raises(Refused, match="has none"):
-        backbone("qwen3-tiny", {}, precision="fp8")
+        backbone("qwen3-tiny", {})
 
 
 def test_a_text_ends_with_any_of_its_end_tokens_and_after_one() -> None:

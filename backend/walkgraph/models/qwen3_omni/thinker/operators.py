@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs, StateKey
-from walkgraph.abi.operator import Capture, Example, LoadContext
+from walkgraph.abi.operator import PRECISION, Capture, Example, LoadContext
 from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused_piece
 from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
@@ -28,7 +28,6 @@ from walkgraph.architectures.language.backbone import LanguageBackbone, fed_ids
 from walkgraph.architectures.language.joined import Unread, begins, segments
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.precision import at_precision
-from walkgraph.architectures.precision import PRECISION
 from walkgraph.architectures.prompts.captured_prompts import PromptAnswers, PromptForm
 from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.architectures.weights import Names, load

@@ -30,10 +30,9 @@ export type Memory = number | string | null;
  */
 export type Host = string | null;
 /**
- * Number format of those weights of its nodes that may be kept in eight bits, instead of what the nodes say. None:
- * what they say.
+ * Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say.
  */
-export type Precision = ("bf16" | "fp8") | null;
+export type Precision = ("bf16" | "fp8" | "int4") | null;
 export type Groups = Group[];
 export type Rank = number;
 export type Device = string;
