@@ -13,6 +13,9 @@ import sys
 SCRIPT = """
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from tests.kernels.everywhere.driver import Imagined
+from walkgraph.layers.kernels.gpu import KINDS
 from walkgraph.layers.kernels import layer_norm, paged_block_kernels, paged_blocks, paged_many_kernels
 
 TYPES = dict.fromkeys("parts weights cos sin".split(), "*fp32")
@@ -36,9 +39,10 @@ def compiled(kernel, constants, tensor_cores=True, **types):
     print(kernel.__name__)
 
 
+driver.set_active(Imagined(KINDS["H100"], 0))
 for cut in paged_blocks.CUTS.values():
     kernel = paged_many_kernels.attend_many_kernel if cut.joined else paged_block_kernels.attend_kernel
-    given = paged_blocks.constants(cut, 258, 16, 16, 64, 16, True)
+    given = paged_blocks.constants(cut, 258, 16, 16, 64, 16)
     compiled(kernel, given | ({"SLOT": 1024} if cut.joined else {}))
 heads = {"H": 22, "G": 22, "D": 64, "HEADS": 32, "EACH": 2, "PAGE": 16, "PDL": True}
 compiled(paged_block_kernels.place_kernel, heads | {"launch_pdl": True}, tensor_cores=False)

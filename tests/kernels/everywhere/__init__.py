@@ -1,0 +1,1 @@
+"""Kernels compiled for every GPU of a list, without any."""
