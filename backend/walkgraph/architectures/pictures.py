@@ -29,7 +29,8 @@ def decode(call: Call) -> Image.Image:
         message = f"`{call.node}` reads pictures of at most {MAX_PIXELS // 10**6} million pixels; send a smaller one"
         raise CallFailed(message, "image", code="invalid_input")
     try:
-        return _on_white(ImageOps.exif_transpose(picture))
+        ImageOps.exif_transpose(picture, in_place=True)
+        return _on_white(picture)
     except MemoryError:
         raise
     except Exception as error:  # as above
@@ -38,7 +39,8 @@ def decode(call: Call) -> Image.Image:
 
 def _on_white(picture: Image.Image) -> Image.Image:
     if not picture.has_transparency_data:
-        return picture.convert("RGB")
+        # Converting a picture to the mode that it has would copy it.
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
     rgba = picture.convert("RGBA")
     white = Image.new("RGB", rgba.size, (255, 255, 255))
     white.paste(rgba, mask=rgba.getchannel("A"))

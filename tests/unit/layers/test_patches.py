@@ -72,3 +72,13 @@ def test_four_pixels_are_weighed_as_torch_does_with_all_of_them(size: tuple[int,
     whole = F.interpolate(picture.movedim(2, 0)[None].float(), size=wanted, mode="bilinear", align_corners=False)
     # An ulp of 255: sums may run in another order.
     torch.testing.assert_close(bilinear(picture, *wanted), whole[0].movedim(0, 2), rtol=0, atol=4e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16])
+def test_normalising_gives_the_bits_of_one_step_after_another_and_leaves_what_it_reads(dtype: torch.dtype) -> None:
+    levels = torch.arange(256).repeat(3).view(16, 16, 3).to(dtype)
+    before = levels.clone()
+    found = normalise(levels)
+    assert torch.equal(found, ((levels.permute(2, 0, 1).float() / 255) - 0.5) / 0.5)
+    assert found.dtype == torch.float32
+    assert torch.equal(levels, before)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 def normalise(picture: Tensor) -> Tensor:
     """Levels of 255, uint8 or float `[..., H, W, 3]` -> float32 `[..., 3, H, W]` in [-1, 1]."""
-    return picture.movedim(-1, -3).float().div(255).sub(0.5).div(0.5)
+    # One copy: each further one of a large picture takes longer than the arithmetic.
+    return picture.movedim(-1, -3).to(torch.float32, copy=True).div_(255).sub_(0.5).div_(0.5)
 
 
 def to_picture(image: Tensor) -> Tensor:
