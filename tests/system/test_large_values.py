@@ -24,20 +24,33 @@ NAME = "echo"
 GRAPH: dict[str, Any] = {
     "format": "walkgraph/graph@1",
     "name": NAME,
-    "nodes": {"same": {"component": "synthetic.euler", "params": {"step": 0.0}}},
+    "nodes": {
+        "same": {"component": "synthetic.euler", "params": {"step": 0.0}},
+        "again": {"component": "echo/echo"},
+    },
     "walks": {
         "w": {
             "inputs": {"given": "tensor: float[n]"},
             "body": ["same"],
             "edges": [["@in.given", "same.items"], ["same.items", "@out.items"]],
-        }
+        },
+        "through": {
+            "inputs": {"given": "tensor: float[n]"},
+            "body": ["again"],
+            "edges": [["@in.given", "again.given"], ["again.items", "@out.items"]],
+        },
     },
     "tasks": {
+        "through": {
+            "inputs": {"given": {"modality": "tensor"}},
+            "outputs": ["items"],
+            "steps": [{"walk": "through", "with": {"given": "@task.given"}}],
+        },
         "echo": {
             "inputs": {"given": {"modality": "tensor"}},
             "outputs": ["items"],
             "steps": [{"walk": "w", "with": {"given": "@task.given"}}],
-        }
+        },
     },
 }
 PATH = f"/v1/tasks/{NAME}/echo"
@@ -123,3 +136,7 @@ def test_with_the_client(client: Client) -> None:
     assert np.array_equal(outputs.result.tensor().numpy(), GIVEN)
     (told,) = client.result(found.run)["outputs"]["items"]
     same(told)
+
+
+def test_through_a_called_task(client: Client) -> None:
+    assert np.array_equal(client.task(NAME, "through")(given=GIVEN).tensor().numpy(), GIVEN)

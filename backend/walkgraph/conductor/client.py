@@ -19,11 +19,13 @@ from typing import Protocol
 import zmq
 
 from walkgraph.errors import Overloaded, WalkgraphError
+from walkgraph.ids import Rank
 from walkgraph.settings import worker_environment
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.looped import Looped
-from walkgraph.wire.processes.posting import PostOffice
+from walkgraph.wire.processes import posting
+from walkgraph.wire.processes.posting import PostOffice, PostSender
 from walkgraph.wire.spec import LOG, SERVICE_SOCKET, DeploymentSpec, Limits, write_spec
 
 __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
@@ -115,7 +117,10 @@ class DeploymentProcess:
         self._rejected = 0
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
-        self._post = PostOffice(directory)
+        self._directory = directory
+        self._post = PostOffice(directory / posting.SERVICE)
+        self._senders: dict[Rank, PostSender] = {}
+        """Rank -> the way for large values to its worker."""
         self._context: sockets.Context = zmq.Context()
         try:
             address = sockets.address(directory, SERVICE_SOCKET)
@@ -144,6 +149,8 @@ class DeploymentProcess:
         the conductor has stopped reading."""
         if self._looped.waiting + len(self._outbox) >= sockets.MAX_QUEUED:
             raise Overloaded("the deployment takes no more messages; try again shortly")
+        if isinstance(message, m.TaskPiece | m.TaskAnswer):
+            message = self._sender(message.rank).answer(message)
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._outbox.append(codec.encode(message))
@@ -181,9 +188,15 @@ class DeploymentProcess:
                 await asyncio.wait_for(self._stopped.wait(), _LAST_MESSAGE_SECONDS)
         # Closing reads the messages that are still in the socket.
         self._looped.close()
-        self._post.close()
+        for one in (self._post, *self._senders.values()):
+            one.close()
         sockets.end(self._context)
         self._on_exit(code)
+
+    def _sender(self, rank: Rank) -> PostSender:
+        if rank not in self._senders:
+            self._senders[rank] = PostSender(self._directory / posting.rank_office(rank), "service")
+        return self._senders[rank]
 
     def _flush(self) -> None:
         while self._outbox and self.alive:
@@ -214,7 +227,7 @@ class DeploymentProcess:
     def _fetched(self, message: m.FromConductor) -> m.FromConductor:
         """The message with the bytes of its posted values. A run ends where they are lost."""
         match message:
-            case m.Output():
+            case m.Output() | m.CallTask():
                 try:
                     return self._post.fetch(message)
                 except WalkgraphError as error:

@@ -1,6 +1,9 @@
 """Values between processes: small ones, encoded media, tensors inline or as tickets, lists, mappings, conversations."""
 
+from collections.abc import Callable, Iterable
 from typing import Literal
+
+import msgspec
 
 from walkgraph.graph.conversation import Role
 from walkgraph.ids import Rank
@@ -91,3 +94,30 @@ class Conversation(Message, frozen=True, tag="conversation"):
 
 
 Value = Absent | Small | Blob | InlineTensor | Ticket | Posted | Many | Named | Conversation
+
+
+def leaves_changed(value: Value, change: Callable[[Value], Value]) -> Value:
+    """The value with `change` applied to each value in it that holds no others; the same object if none changes."""
+    match value:
+        case Many():
+            items = tuple(leaves_changed(item, change) for item in value.items)
+            return value if _same(items, value.items) else Many(items=items)
+        case Named():
+            named = {name: leaves_changed(item, change) for name, item in value.items.items()}
+            return value if _same(named.values(), value.items.values()) else Named(items=named)
+        case Conversation():
+            turns = tuple(_turn_changed(turn, change) for turn in value.turns)
+            return value if _same(turns, value.turns) else msgspec.structs.replace(value, turns=turns)
+        case _:
+            return change(value)
+
+
+def _turn_changed(turn: Turn, change: Callable[[Value], Value]) -> Turn:
+    parts = tuple(Part(modality=part.modality, value=leaves_changed(part.value, change)) for part in turn.parts)
+    if _same((part.value for part in parts), (part.value for part in turn.parts)):
+        return turn
+    return msgspec.structs.replace(turn, parts=parts)
+
+
+def _same(found: Iterable[object], given: Iterable[object]) -> bool:
+    return all(one is other for one, other in zip(found, given, strict=True))

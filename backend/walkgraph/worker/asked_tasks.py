@@ -15,6 +15,7 @@ from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import PostOffice
 from walkgraph.worker.events import CallDone, PieceCame, Ref, RunCall
 from walkgraph.worker.io import values
 
@@ -26,10 +27,16 @@ class AskedTasks:
         send: Callable[[m.CallTask, Mapping[str, Any]], None],
         ended: Callable[[Forwarded, t.TaskCalled], None],
         clock: Callable[[], float],
+        office: PostOffice | None = None,
     ) -> None:
-        """`ended` takes the time of each call, and which run it was."""
+        """`ended` takes the time of each call, and which run it was. `office`: gets large values of answers; None: they
+        all come in their messages."""
         self._rank, self._send, self._ended, self._clock = rank, send, ended, clock
+        self._office = office
+        self._opened = None if office is None else office.opened
         self._calls: dict[Ref, RunCall] = {}
+        self._asking: set[str] = set()
+        """Runs that have asked for tasks."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -37,6 +44,7 @@ class AskedTasks:
     def ask(self, command: RunCall) -> None:
         """Ask for the task of a call that is ready now."""
         call = command.call
+        self._asking.add(call.run)
         self._calls[Ref(call.run, call.step, call.use, call.iteration)] = command
         asked = m.CallTask(
             run=RunId(call.run),
@@ -62,7 +70,7 @@ class AskedTasks:
         if command is None:
             return None
         try:
-            return PieceCame(ref, piece.output, values.unpack(piece.value))
+            return PieceCame(ref, piece.output, values.unpack(piece.value, opened=self._opened))
         except WalkgraphError as fault:
             del self._calls[ref]
             return CallDone(ref, error=_unreadable(command.call, self._rank, fault))
@@ -77,7 +85,7 @@ class AskedTasks:
         outputs: dict[str, Any] = {}
         error = answer.error
         try:
-            outputs = {name: values.unpack(value) for name, value in answer.outputs.items()}
+            outputs = {name: values.unpack(value, opened=self._opened) for name, value in answer.outputs.items()}
         except WalkgraphError as fault:
             error = _unreadable(call, self._rank, fault)
         began, ended = call.ready_at + answer.queued, max(self._clock(), call.ready_at + answer.queued)
@@ -104,7 +112,13 @@ class AskedTasks:
         )
 
     def forget(self, run: str) -> None:
+        if run not in self._asking:
+            return
+        self._asking.discard(run)
         self._calls = {ref: one for ref, one in self._calls.items() if ref.run != run}
+        if self._office is not None:
+            # Answers may come for a run that is over.
+            self._office.keep(self._asking)
 
 
 def _seed(call: Call) -> int:

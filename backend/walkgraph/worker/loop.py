@@ -76,7 +76,7 @@ class WorkerLoop:
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
         self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
         self._probes = Probes(rank, core, links, self.suspension)
-        self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock)
+        self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock, links.office)
         self._commands: deque[Command] = deque()
         self._parts = parts or NoParts()
         self._quiet = IdleMoments()

@@ -29,7 +29,7 @@ from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import FaultPoints, fault_points
-from walkgraph.wire.processes.posting import PostSender
+from walkgraph.wire.processes.posting import WorkerPost
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
 from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import LoopParts, NoParts
@@ -58,8 +58,8 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
-    sender = PostSender(directory, f"{rank}.{start}")
-    links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), sender=sender)
+    post = WorkerPost.of(directory, rank, start)
+    links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
     feed = _feed(spec, context)
     process = _Process(spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)
     try:

@@ -17,6 +17,7 @@ from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, open_f
 from walkgraph.ids import RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes import posting
 from walkgraph.wire.processes.posting import PostSender
 
 SPEC = DeploymentSpec(name="s", graph={}, plan=nested.plan())
@@ -85,7 +86,7 @@ async def test_outputs_come_with_their_posted_values_and_a_run_ends_where_one_is
     DeploymentProcess(lasting, tmp_path, take, lambda code: exited.set())
     context: sockets.Context = zmq.Context()
     conductor = sockets.pair(context, sockets.address(tmp_path, "service"))
-    sender = PostSender(tmp_path, "0.1")
+    sender = PostSender(tmp_path / posting.SERVICE, "0.1")
     data = bytes(range(256)) * 1024
     found, dropped = (sender.post(RunId("a"), data) for _ in range(2))
     assert found is not None

@@ -12,10 +12,19 @@ import msgspec
 import pytest
 
 from walkgraph.conductor.client import open_files
-from walkgraph.ids import RunId
+from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire.processes import posting
-from walkgraph.wire.processes.posting import MAP_BYTES, POST_BYTES, Lost, PostOffice, PostSender
+from walkgraph.wire.processes.posting import (
+    MAP_BYTES,
+    POST_BYTES,
+    Lost,
+    PostOffice,
+    PostSender,
+    WorkerPost,
+    rank_office,
+)
+from walkgraph.wire.values import leaves_changed
 
 RUN = RunId("r")
 HEADER = m.TensorHeader(dtype="uint8", shape=(POST_BYTES,))
@@ -28,8 +37,8 @@ class Way(NamedTuple):
 
 @pytest.fixture
 def way(tmp_path: Path) -> Iterator[Way]:
-    office = PostOffice(tmp_path)
-    sender = PostSender(tmp_path, "0.1")
+    office = PostOffice(tmp_path / posting.SERVICE)
+    sender = PostSender(tmp_path / posting.SERVICE, "0.1")
     yield Way(sender, office)
     sender.close()
     office.close()
@@ -101,8 +110,8 @@ def test_the_files_of_dropped_outputs_are_given_up_with_their_run(way: Way) -> N
 
 
 def test_a_value_that_can_not_be_posted_travels_in_its_message(tmp_path: Path) -> None:
-    assert PostSender(tmp_path, "0.1").post(RUN, bytes(POST_BYTES)) is None, "nobody is there"
-    office, sender = PostOffice(tmp_path), PostSender(tmp_path, "0.1")
+    assert PostSender(tmp_path / posting.SERVICE, "0.1").post(RUN, bytes(POST_BYTES)) is None, "nobody is there"
+    office, sender = PostOffice(tmp_path / posting.SERVICE), PostSender(tmp_path / posting.SERVICE, "0.1")
     taken = 0
     while sender.post(RUN, b"x") is not None:
         taken += 1
@@ -126,7 +135,7 @@ def test_a_value_is_lost_if_its_file_does_not_come_or_is_another(way: Way, tmp_p
     unsealed = os.memfd_create("unsealed", os.MFD_CLOEXEC)
     os.write(unsealed, bytes(POST_BYTES))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as raw:
-        raw.connect(str(tmp_path / posting.NAME))
+        raw.connect(str(tmp_path / posting.SERVICE))
         letter = {"run": RUN, "sender": "evil", "number": 1}
         socket.send_fds(raw, [msgspec.msgpack.encode(letter)], [unsealed])
         os.close(unsealed)
@@ -139,7 +148,7 @@ def test_letters_that_no_worker_writes_are_counted_and_their_files_closed(way: W
     way.office.forget(RunId("other"))
     files = open_files()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as raw:
-        raw.connect(str(tmp_path / posting.NAME))
+        raw.connect(str(tmp_path / posting.SERVICE))
         for letter in (b"noise", b"\x80", msgspec.msgpack.encode({"run": RUN, "sender": 1, "number": "x", "more": 0})):
             with (tmp_path / "file").open("wb") as file:
                 socket.send_fds(raw, [letter], [file.fileno()])
@@ -147,3 +156,68 @@ def test_letters_that_no_worker_writes_are_counted_and_their_files_closed(way: W
         way.office.forget(RUN)
         assert way.office.rejected == 3
         assert open_files() == files + 1, "both ends of this socket, without the value's file"
+
+
+def answer_of(value: m.Value) -> m.TaskAnswer:
+    outputs = {"large": value, "small": m.Small(value=1)}
+    return m.TaskAnswer(run=RUN, rank=Rank(1), step=0, use=2, iteration=(), outputs=outputs)
+
+
+def test_large_values_of_an_answer_go_to_the_worker_and_all_else_inside_it(tmp_path: Path) -> None:
+    post, sender = WorkerPost.of(tmp_path, Rank(1), 4), PostSender(tmp_path / rank_office(Rank(1)), "service")
+    data, more = os.urandom(MAP_BYTES), os.urandom(POST_BYTES)
+    tensor = m.InlineTensor(dtype="uint8", shape=(MAP_BYTES,), data=data)
+    small = m.InlineTensor(dtype="uint8", shape=(2,), data=b"ab")
+    naive = m.Many(items=(tensor, m.Named(items={"blob": m.Blob(data=more)}), small))
+    told: Any = sender.answer(answer_of(naive))
+    assert told.outputs["small"] == m.Small(value=1)
+    assert len(msgspec.msgpack.encode(told)) < 1000, "without their bytes"
+    found = leaves_changed(
+        told.outputs["large"], lambda one: post.office.opened(one) if isinstance(one, m.Posted) else one
+    )
+    assert found == naive
+    piece = m.TaskPiece(run=RUN, rank=Rank(1), step=0, use=2, iteration=(), output="o", value=tensor)
+    passed: Any = sender.answer(piece)
+    assert isinstance(passed.value, m.Posted)
+    view: Any = post.office.opened(passed.value)
+    view.data[0] = data[0] ^ 255
+    assert bytes(view.data[1:]) == data[1:], "what a worker writes there changes its own memory"
+    sender.close()
+    post.office.close()
+
+
+def test_a_value_without_posted_parts_stays_the_same_object() -> None:
+    blob = m.Blob(data=b"x")
+    turns = (m.Turn(role="user", parts=(m.Part(modality="image", value=blob),)),)
+    for value in (blob, m.Many(items=(blob, m.Named(items={"a": blob}))), m.Conversation(turns=turns)):
+        assert leaves_changed(value, lambda leaf: leaf) is value
+        assert leaves_changed(value, lambda leaf: m.Absent()) != value
+
+
+def test_a_worker_that_is_started_again_gets_what_is_sent_to_it(tmp_path: Path) -> None:
+    first, sender = WorkerPost.of(tmp_path, Rank(0), 1), PostSender(tmp_path / rank_office(Rank(0)), "service")
+    assert sender.post(RUN, b"x") is not None
+    first.office.fetch(output(m.Small(value=1)))
+    first.office.keep(())
+    first.office.close()
+    second = WorkerPost.of(tmp_path, Rank(0), 2)
+    assert sender.post(RUN, b"y") is None, "the connection has ended: the value goes inside its message"
+    told = sender.post(RUN, b"z")
+    assert told is not None
+    assert second.office.opened(told) == m.Blob(data=b"z")
+    sender.close()
+    second.office.close()
+
+
+def test_only_the_files_of_runs_that_are_kept_stay(way: Way) -> None:
+    way.office.forget(RUN)
+    posted(way, bytes(POST_BYTES))
+    kept = way.sender.post(RunId("other"), bytes(POST_BYTES))
+    assert kept is not None
+    files = open_files()
+    way.office.keep({"other"})
+    assert open_files() == files + 2, "the connection, and the file of the run that is kept"
+    way.office.keep(())
+    assert open_files() == files + 1
+    with pytest.raises(Lost):
+        way.office.opened(kept)

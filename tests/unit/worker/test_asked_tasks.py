@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import torch
 
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
+from walkgraph.conductor.client import open_files
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
@@ -23,6 +25,7 @@ from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.posting import MAP_BYTES, PostOffice, PostSender
 from walkgraph.wire.watching import Break, Gate, Tap, Watch
 from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.core import Core
@@ -155,11 +158,14 @@ def test_taps_see_the_values_on_the_edges_of_a_call() -> None:
 class Desk:
     """A rank's calls, and what they lead to."""
 
-    def __init__(self) -> None:
+    def __init__(self, office: PostOffice | None = None) -> None:
         self.sent: list[tuple[m.CallTask, Mapping[str, Any]]] = []
         self.ended: list[tuple[Forwarded, t.TaskCalled]] = []
         self.clock = Clock()
-        self.calls = AskedTasks(Rank(3), lambda call, given: self.sent.append((call, given)), self.took, self.clock)
+        self.calls = AskedTasks(Rank(3), self._send, self.took, self.clock, office)
+
+    def _send(self, call: m.CallTask, given: Mapping[str, Any]) -> None:
+        self.sent.append((call, given))
 
     def took(self, work: Forwarded, event: t.TaskCalled) -> None:
         self.ended.append((work, event))
@@ -253,3 +259,49 @@ def test_the_seed_of_a_call_follows_from_the_run_and_differs_in_each_iteration(a
     seeds = [desk.ask(i).seed for i in range(3)]
     assert len(set(seeds)) == 3
     assert [other.ask(i).seed for i in range(3)] == seeds
+
+
+def test_posted_values_of_an_answer_are_those_of_one_that_has_them_inside(tmp_path: Path) -> None:
+    office, sender = PostOffice(tmp_path / "o", private=True), PostSender(tmp_path / "o", "service")
+    desk, naive = Desk(office), Desk()
+    given = torch.arange(MAP_BYTES // 8)
+    inside = answer(desk.ask(), outputs={"sum": values.pack([given, "x"])})
+    naive.ask()
+    posted: Any = sender.answer(inside)
+    assert values.tickets_in(posted.outputs["sum"]) == []
+    made, wanted = desk.calls.answered(posted), naive.calls.answered(inside)
+    assert made is not None
+    assert wanted is not None
+    assert made.outputs is not None
+    assert wanted.outputs is not None
+    found = made.outputs["sum"][0]
+    assert torch.equal(found, wanted.outputs["sum"][0])
+    assert made.outputs["sum"][1] == "x"
+    found[0] = 7
+    assert found[1:].equal(given[1:])
+    call = desk.ask(1)
+    lost = answer(call, outputs={"sum": m.Posted(sender="service", number=9, nbytes=1)})
+    ended = desk.calls.answered(lost)
+    assert ended is not None
+    assert ended.error is not None
+    assert (ended.error.code, ended.error.use) == ("worker_lost", "plus")
+    sender.close()
+    office.close()
+
+
+def test_the_files_of_a_run_that_is_over_are_given_up_also_where_they_come_late(tmp_path: Path) -> None:
+    office, sender = PostOffice(tmp_path / "o", private=True), PostSender(tmp_path / "o", "service")
+    desk = Desk(office)
+    desk.ask(run="other")
+    desk.ask()
+    office.keep(())
+    before = open_files()
+    for run in ("r", "other"):
+        assert sender.post(RunId(run), b"x") is not None
+    desk.calls.forget("r")
+    assert open_files() == before + 3, "the file of the other run, and both ends of the connection"
+    assert sender.post(RUN, b"late") is not None
+    desk.calls.forget("other")
+    assert open_files() == before + 2, "what came late is given up with the next run that has asked"
+    sender.close()
+    office.close()

@@ -13,7 +13,9 @@ import zmq
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes import posting
 from walkgraph.wire.processes.posting import POST_BYTES, PostOffice, PostSender
+from walkgraph.worker.io import values
 from walkgraph.worker.io.reports import Reports
 
 Pair = tuple[Reports, sockets.Socket]
@@ -69,7 +71,10 @@ def test_large_outputs_are_posted_and_all_else_goes_inside_its_message(tmp_path:
     address = sockets.address(tmp_path, "reports")
     conductor = sockets.pair_for(context, address)
     conductor.setsockopt(zmq.RCVTIMEO, 5000)
-    office, told = PostOffice(tmp_path), Reports(sockets.pair(context, address), PostSender(tmp_path, "0.1"))
+    office, told = (
+        PostOffice(tmp_path / posting.SERVICE),
+        Reports(sockets.pair(context, address), PostSender(tmp_path / posting.SERVICE, "0.1")),
+    )
     naive = Reports(told.socket)
     tensor = torch.arange(2 * POST_BYTES).to(torch.bfloat16).view(2, -1)[:, ::2]
     given = [tensor, b"x" * POST_BYTES, [tensor, 1], torch.zeros(3), b"x", torch.zeros(0), "x" * POST_BYTES]
@@ -90,6 +95,38 @@ def test_large_outputs_are_posted_and_all_else_goes_inside_its_message(tmp_path:
     told.flush()
     kept: Any = codec.from_worker.decode(conductor.recv())
     assert isinstance(kept.value, m.InlineTensor), "the conductor keeps it"
+    told.close()
+    office.close()
+    context.destroy(linger=0)
+
+
+def test_large_values_of_a_call_are_posted(tmp_path: Path) -> None:
+    context: sockets.Context = zmq.Context()
+    address = sockets.address(tmp_path, "reports")
+    conductor = sockets.pair_for(context, address)
+    conductor.setsockopt(zmq.RCVTIMEO, 5000)
+    office = PostOffice(tmp_path / posting.SERVICE)
+    told = Reports(sockets.pair(context, address), PostSender(tmp_path / posting.SERVICE, "0.1"))
+    call = m.CallTask(
+        run=RunId("r"),
+        rank=Rank(0),
+        step=0,
+        use=0,
+        iteration=(),
+        task="g/t",
+        walk="w",
+        node="n",
+        name="n",
+        seed=0,
+        params={},
+        outputs=(),
+    )
+    large = torch.arange(POST_BYTES)
+    told.send(call, {"a": large, "b": 5})
+    flushed(told)
+    heard: Any = codec.from_worker.decode(conductor.recv())
+    assert isinstance(heard.value.items["a"], m.Posted)
+    assert office.fetch(heard).value == values.pack({"a": large, "b": 5})
     told.close()
     office.close()
     context.destroy(linger=0)

@@ -24,7 +24,7 @@ from walkgraph.telemetry.places import Places
 from walkgraph.transports.base import BadTicket
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
-from walkgraph.wire.processes.posting import PostSender
+from walkgraph.wire.processes.posting import WorkerPost
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.intake import Intake
@@ -54,10 +54,12 @@ class Links:
         context: sockets.Context,
         transport: CarrierLike,
         places: Places | None = None,
-        sender: PostSender | None = None,
+        post: WorkerPost | None = None,
     ) -> None:
-        """`places`: names of the plan's edges. `sender`: posts large outputs."""
-        self.conductor = Reports(conductor, sender)
+        """`places`: names of the plan's edges. `post`: large values go to and from the service by it; None: all go
+        inside their messages."""
+        self.office = None if post is None else post.office
+        self.conductor = Reports(conductor, None if post is None else post.sender)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
         self.peers = Peers(rank)
@@ -78,7 +80,8 @@ class Links:
 
     @property
     def rejected(self) -> int:
-        return self.from_conductor.rejected + self._inbox.rejected
+        letters = 0 if self.office is None else self.office.rejected
+        return self.from_conductor.rejected + self._inbox.rejected + letters
 
     @property
     def waiting(self) -> int:
@@ -217,6 +220,8 @@ class Links:
         for rank in list(self.peers.known):
             self._part(rank)
         self.conductor.close()
+        if self.office is not None:
+            self.office.close()
         self._transport.close()
 
     def _hold(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:

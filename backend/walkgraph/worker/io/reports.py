@@ -19,7 +19,7 @@ from walkgraph.worker.io import values
 
 class Reports:
     def __init__(self, socket: sockets.Socket, sender: PostSender | None = None) -> None:
-        """`sender`: posts large outputs; without it they go inside their messages."""
+        """`sender`: posts large values for the service; without it they go inside their messages."""
         self.socket, self._sender = socket, sender
         self.blocked = False
         """True if the socket takes no more for now."""
@@ -29,7 +29,7 @@ class Reports:
 
     def send(self, message: m.FromWorker, value: Any = ABSENT) -> None:
         """Queue a message for the next `flush`. Its value goes inside it, because conductor and service take part in no
-        transport; large outputs are posted."""
+        transport; large values for the service are posted."""
         try:
             if value is not ABSENT:
                 message = msgspec.structs.replace(message, value=values.pack(value, post=self._post_of(message)))
@@ -54,9 +54,9 @@ class Reports:
             self._sender.close()
 
     def _post_of(self, message: m.FromWorker) -> values.Post | None:
-        """The way for the bytes of a message's value: those of outputs go to the service."""
+        """The way for the bytes of a message's value: those of outputs and of calls of tasks go to the service."""
         sender = self._sender
-        if sender is None or not isinstance(message, m.Emit):
+        if sender is None or not isinstance(message, m.Emit | m.CallTask):
             return None
         return lambda data, header: sender.post(message.run, data, header)
 

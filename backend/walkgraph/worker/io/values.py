@@ -61,8 +61,13 @@ def size(value: Any) -> int:
     return int(getattr(value, "nbytes", 0))
 
 
-def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> Any:
-    """Unpack a value. `get` reads tickets; None: there must be none. Raises InvalidInput, or what `get` raises."""
+def unpack(
+    value: m.Value,
+    get: Callable[[m.Ticket], Tensor] | None = None,
+    opened: Callable[[m.Posted], m.Value] | None = None,
+) -> Any:
+    """Unpack a value. `get` reads tickets, `opened` posted values; None: there must be none. Raises InvalidInput, or
+    what they raise."""
     match value:
         case m.Absent():
             return ABSENT
@@ -77,17 +82,20 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
                 raise InvalidInput("a tensor's ticket is not accepted here; send its bytes")
             return get(value)
         case m.Posted():
-            raise InvalidInput("a posted value is not accepted here; send its bytes")
+            if opened is None:
+                raise InvalidInput("a posted value is not accepted here; send its bytes")
+            return unpack(opened(value))
         case m.Many():
-            return [unpack(item, get) for item in value.items]
+            return [unpack(item, get, opened) for item in value.items]
         case m.Named():
-            return {name: unpack(item, get) for name, item in value.items.items()}
+            return {name: unpack(item, get, opened) for name, item in value.items.items()}
         case m.Conversation():
-            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns), value.tools, value.call)
+            turns = tuple(_unpacked_turn(turn, lambda part: unpack(part, get, opened)) for turn in value.turns)
+            return Conversation(turns, value.tools, value.call)
 
 
-def _unpacked_turn(turn: m.Turn, get: Callable[[m.Ticket], Tensor] | None) -> Turn:
-    parts = tuple(TurnPart(part.modality, unpack(part.value, get)) for part in turn.parts)
+def _unpacked_turn(turn: m.Turn, unpacked: Callable[[m.Value], Any]) -> Turn:
+    parts = tuple(TurnPart(part.modality, unpacked(part.value)) for part in turn.parts)
     calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.tool_calls)
     return Turn(turn.role, parts, calls, turn.tool_call_id)
 
@@ -168,4 +176,6 @@ def _tensor(value: Tensor, outlets: _Outlets) -> m.Value:
 
 def _inline(value: m.InlineTensor) -> Tensor:
     check_header(value, len(value.data))
-    return tensor_of(np.frombuffer(value.data, np.uint8).copy(), value.dtype, value.shape)
+    raw = np.frombuffer(value.data, np.uint8)
+    # What may be written to is this process's own memory already.
+    return tensor_of(raw if raw.flags.writeable else raw.copy(), value.dtype, value.shape)
