@@ -415,7 +415,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
     chance, frames = random.Random(1), scale(300, 1000)
     sockets = [path for path in (tmp_path / "d").iterdir() if path.is_socket()]
-    assert len(sockets) == 7
+    assert len(sockets) == 8
     senders = {"workers": zmq.DEALER, "service": zmq.PAIR}
     for path in sockets:
         if path.name.startswith(posting.SERVICE):

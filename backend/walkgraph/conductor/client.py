@@ -19,7 +19,7 @@ from typing import Protocol
 import zmq
 
 from walkgraph.errors import Overloaded, WalkgraphError
-from walkgraph.ids import Rank
+from walkgraph.ids import RunId
 from walkgraph.settings import worker_environment
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
@@ -34,6 +34,9 @@ _log = logging.getLogger(__name__)
 
 _FILES = 64
 """Files that the service opens at most for one deployment: pipes, sockets, and a connection of each process."""
+_MOST_POSTED = 256
+"""Files of requests that the conductor has at most, as a process may open only so many. Beyond that, values go inside
+their messages."""
 _STOP_SECONDS = 5.0
 """Time that a conductor has to stop its workers after `Stop`."""
 _LAST_MESSAGE_SECONDS = 2.0
@@ -119,8 +122,8 @@ class DeploymentProcess:
         self._on_message, self._on_exit = on_message, on_exit
         self._directory = directory
         self._post = PostOffice(directory / posting.SERVICE)
-        self._senders: dict[Rank, PostSender] = {}
-        """Rank -> the way for large values to its worker."""
+        self._senders: dict[str, PostSender] = {}
+        """The ways for large values to its processes, by the names of their sockets."""
         self._context: sockets.Context = zmq.Context()
         try:
             address = sockets.address(directory, SERVICE_SOCKET)
@@ -129,6 +132,8 @@ class DeploymentProcess:
             self._context.destroy(linger=0)
             self._post.close()
             raise
+        self._waiting_files: dict[RunId, int] = {}
+        """Unfinished run -> the files of its request that the conductor has."""
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
         self._idle = asyncio.Event()
@@ -149,8 +154,7 @@ class DeploymentProcess:
         the conductor has stopped reading."""
         if self._looped.waiting + len(self._outbox) >= sockets.MAX_QUEUED:
             raise Overloaded("the deployment takes no more messages; try again shortly")
-        if isinstance(message, m.TaskPiece | m.TaskAnswer):
-            message = self._sender(message.rank).answer(message)
+        message = self._posted(message)
         if not self._outbox:
             self._loop.call_soon(self._flush)
         self._outbox.append(codec.encode(message))
@@ -193,10 +197,24 @@ class DeploymentProcess:
         sockets.end(self._context)
         self._on_exit(code)
 
-    def _sender(self, rank: Rank) -> PostSender:
-        if rank not in self._senders:
-            self._senders[rank] = PostSender(self._directory / posting.rank_office(rank), "service")
-        return self._senders[rank]
+    def _posted(self, message: m.ToConductor) -> m.ToConductor:
+        """The message, with its large values posted."""
+        match message:
+            case m.Submit() if sum(self._waiting_files.values()) < _MOST_POSTED:
+                sender = self._sender(posting.CONDUCTOR)
+                before, posted = sender.count, sender.request(message)
+                if sender.count > before:
+                    self._waiting_files[message.run] = sender.count - before
+                return posted
+            case m.TaskPiece() | m.TaskAnswer():
+                return self._sender(posting.rank_office(message.rank)).answer(message)
+            case _:
+                return message
+
+    def _sender(self, office: str) -> PostSender:
+        if office not in self._senders:
+            self._senders[office] = PostSender(self._directory / office, f"service>{office}")
+        return self._senders[office]
 
     def _flush(self) -> None:
         while self._outbox and self.alive:
@@ -236,6 +254,9 @@ class DeploymentProcess:
                     return m.Finished(run=message.run, error=error.info())
             case m.Finished() | m.Waits():
                 self._post.forget(message.run)
+                self._waiting_files.pop(message.run, None)
+            case m.Rejected():
+                self._waiting_files.pop(message.run, None)
             case _:
                 pass
         return message

@@ -19,6 +19,7 @@ import zmq
 
 from walkgraph.conductor import events as e
 from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.passed_files import PassedFiles
 from walkgraph.conductor.processes import Forking, Processes
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import INTERVAL, Emitter
@@ -53,6 +54,7 @@ class ConductorLoop:
         self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
         self._faults, self._processes = faults, Processes(directory, forking)
         self._workers = self._processes.alive
+        self._files = PassedFiles(directory, lambda: core.ranks.orders.replicated)
         self._to_service: deque[bytes] = deque()
         self._over = False
         self._signals, self._wakeup = socket.socketpair()
@@ -68,6 +70,7 @@ class ConductorLoop:
             self.turn()
         self._processes.end()
         self._flush()
+        self._files.close()
 
     def turn(self) -> None:
         punctual = self._wait()
@@ -114,7 +117,7 @@ class ConductorLoop:
         for _, message in self._from_service.drain():
             if isinstance(message, m.Watch):
                 self._emitter.set_level(message.level)
-            yield e.FromService(message)
+            yield e.FromService(self._files.heard(message))
 
     def _handle(self, event: e.Event) -> None:
         self._perform(self._core.handle(event, self._clock()))
@@ -125,10 +128,10 @@ class ConductorLoop:
         for command in commands:
             match command:
                 case e.ToService(message=message):
-                    self._to_service.append(codec.encode(message))
+                    self._to_service.append(codec.encode(self._files.to_service(message)))
                 case e.ToRank(rank=rank, message=message):
                     if rank in self._workers:
-                        self._workers[rank].waiting.append(codec.encode(message))
+                        self._workers[rank].waiting.append(codec.encode(self._files.to_rank(rank, message)))
                 case e.Spawn(rank=rank, start=start):
                     self._spawn(rank, start)
                 case e.Kill(rank=rank):

@@ -30,6 +30,11 @@ class LoadOrders:
     number: int = 0
     """Counts the plans."""
 
+    @property
+    def replicated(self) -> bool:
+        """True if a run may go on one of several sets of ranks."""
+        return len(self.plan.alternatives) > 1
+
     def next(self, plan: Plan, name: str) -> "LoadOrders":
         return LoadOrders(plan, name, self.number + 1)
 

@@ -1,6 +1,6 @@
 """Values between processes: small ones, encoded media, tensors inline or as tickets, lists, mappings, conversations."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -52,6 +52,8 @@ class Posted(Message, frozen=True, tag="posted"):
     number: int
     """Counts what the sender has posted."""
     nbytes: int
+    ends: bytes = b""
+    """A digest of the bytes at its ends, where replicas of ranks are chosen by what they have read."""
     header: TensorHeader | None = None
     """None for encoded media."""
 
@@ -94,6 +96,27 @@ class Conversation(Message, frozen=True, tag="conversation"):
 
 
 Value = Absent | Small | Blob | InlineTensor | Ticket | Posted | Many | Named | Conversation
+
+
+def leaves(value: Value) -> Iterator[Value]:
+    """Each value in this one that holds no others."""
+    match value:
+        case Many():
+            for item in value.items:
+                yield from leaves(item)
+        case Named():
+            for item in value.items.values():
+                yield from leaves(item)
+        case Conversation():
+            for turn in value.turns:
+                for part in turn.parts:
+                    yield from leaves(part.value)
+        case _:
+            yield value
+
+
+def any_posted(values: Iterable[Value]) -> bool:
+    return any(isinstance(leaf, Posted) for value in values for leaf in leaves(value))
 
 
 def leaves_changed(value: Value, change: Callable[[Value], Value]) -> Value:

@@ -15,7 +15,7 @@ from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
-from walkgraph.wire.processes.posting import PostOffice
+from walkgraph.wire.processes.posting import WorkerPost
 from walkgraph.worker.events import CallDone, PieceCame, Ref, RunCall
 from walkgraph.worker.io import values
 
@@ -27,16 +27,13 @@ class AskedTasks:
         send: Callable[[m.CallTask, Mapping[str, Any]], None],
         ended: Callable[[Forwarded, t.TaskCalled], None],
         clock: Callable[[], float],
-        office: PostOffice | None = None,
+        post: WorkerPost | None = None,
     ) -> None:
-        """`ended` takes the time of each call, and which run it was. `office`: gets large values of answers; None: they
-        all come in their messages."""
+        """`ended` takes the time of each call, and which run it was. `post`: large values of answers come by it; None:
+        they all come in their messages."""
         self._rank, self._send, self._ended, self._clock = rank, send, ended, clock
-        self._office = office
-        self._opened = None if office is None else office.opened
+        self._post = post
         self._calls: dict[Ref, RunCall] = {}
-        self._asking: set[str] = set()
-        """Runs that have asked for tasks."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -44,7 +41,8 @@ class AskedTasks:
     def ask(self, command: RunCall) -> None:
         """Ask for the task of a call that is ready now."""
         call = command.call
-        self._asking.add(call.run)
+        if self._post is not None:
+            self._post.expect(call.run)
         self._calls[Ref(call.run, call.step, call.use, call.iteration)] = command
         asked = m.CallTask(
             run=RunId(call.run),
@@ -70,7 +68,7 @@ class AskedTasks:
         if command is None:
             return None
         try:
-            return PieceCame(ref, piece.output, values.unpack(piece.value, opened=self._opened))
+            return PieceCame(ref, piece.output, values.unpack(piece.value, opened=self._opener(piece.run)))
         except WalkgraphError as fault:
             del self._calls[ref]
             return CallDone(ref, error=_unreadable(command.call, self._rank, fault))
@@ -84,8 +82,9 @@ class AskedTasks:
         call = command.call
         outputs: dict[str, Any] = {}
         error = answer.error
+        opened = self._opener(answer.run)
         try:
-            outputs = {name: values.unpack(value, opened=self._opened) for name, value in answer.outputs.items()}
+            outputs = {name: values.unpack(value, opened=opened) for name, value in answer.outputs.items()}
         except WalkgraphError as fault:
             error = _unreadable(call, self._rank, fault)
         began, ended = call.ready_at + answer.queued, max(self._clock(), call.ready_at + answer.queued)
@@ -93,6 +92,9 @@ class AskedTasks:
         work = Forwarded([call], [call.ready_at], () if error is None else (0,), timing)
         self._ended(work, self._told(command, answer.called, ended, failed=error is not None))
         return CallDone(ref, outputs if error is None else None, error, ended - began, answer.queued)
+
+    def _opener(self, run: str) -> Callable[[m.Posted], m.Value] | None:
+        return None if self._post is None else self._post.opener(run)
 
     def _told(self, command: RunCall, called: str, answered: float, *, failed: bool) -> t.TaskCalled:
         call = command.call
@@ -112,13 +114,7 @@ class AskedTasks:
         )
 
     def forget(self, run: str) -> None:
-        if run not in self._asking:
-            return
-        self._asking.discard(run)
         self._calls = {ref: one for ref, one in self._calls.items() if ref.run != run}
-        if self._office is not None:
-            # Answers may come for a run that is over.
-            self._office.keep(self._asking)
 
 
 def _seed(call: Call) -> int:

@@ -76,7 +76,7 @@ class WorkerLoop:
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
         self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
         self._probes = Probes(rank, core, links, self.suspension)
-        self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock, links.office)
+        self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock, links.post)
         self._commands: deque[Command] = deque()
         self._parts = parts or NoParts()
         self._quiet = IdleMoments()
@@ -176,8 +176,9 @@ class WorkerLoop:
 
     def _start(self, message: m.Start) -> None:
         self._telemetry.received(message.run)
+        opened = self._links.post and self._links.post.opener(message.run)
         try:
-            inputs = {name: values.unpack(value) for name, value in message.inputs.items()}
+            inputs = {name: values.unpack(value, opened=opened) for name, value in message.inputs.items()}
         except WalkgraphError as error:
             self._fail(message.run, error.info())
             return

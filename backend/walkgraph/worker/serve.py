@@ -58,7 +58,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
-    post = WorkerPost.of(directory, rank, start)
+    post = WorkerPost(directory, rank, start)
     links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
     feed = _feed(spec, context)
     process = _Process(spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)

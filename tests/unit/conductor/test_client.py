@@ -13,12 +13,14 @@ import pytest
 import zmq
 
 from tests.support import nested
+from walkgraph.conductor import client
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, open_files
-from walkgraph.ids import RunId
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.processes import posting
-from walkgraph.wire.processes.posting import PostSender
+from walkgraph.wire.processes.posting import PostOffice, PostSender, WorkerPost
 
 SPEC = DeploymentSpec(name="s", graph={}, plan=nested.plan())
 
@@ -68,6 +70,56 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
     lasting.over.set()
     await asyncio.wait_for(exited.wait(), 60)
     assert process.rejected == 0
+    context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
+async def test_large_values_of_requests_are_posted_up_to_what_a_conductor_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_MOST_POSTED", 1)
+    heard: list[m.FromConductor] = []
+    lasting: Any = Lasting()
+    exited, told = asyncio.Event(), asyncio.Event()
+
+    def take(message: m.FromConductor) -> None:
+        heard.append(message)
+        told.set()
+
+    process = DeploymentProcess(lasting, tmp_path, take, lambda code: exited.set())
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.pair(context, sockets.address(tmp_path, "service"))
+    conductor.setsockopt(zmq.RCVTIMEO, 60_000)
+    office = PostOffice(tmp_path / posting.CONDUCTOR)
+    blob = m.Blob(data=bytes(range(256)) * 1024)
+    ends = [m.Finished(run=RunId("a")), m.Rejected(run=RunId("c"), error=ErrorInfo(code="refused", message="no"))]
+    posted: list[bool] = []
+    for run in "abcd":
+        process.send(m.Submit(run=RunId(run), task="t", params={}, inputs={"a": (blob,)}))
+        (asked,) = codec.to_conductor.decode_all(await asyncio.to_thread(conductor.recv))
+        assert isinstance(asked, m.Submit)
+        (value,) = asked.inputs["a"]
+        posted.append(isinstance(value, m.Posted))
+        assert (office.opened(value) if isinstance(value, m.Posted) else value) == blob
+        if run in "bc":
+            told.clear()
+            conductor.send(codec.encode(ends.pop(0)))
+            await asyncio.wait_for(told.wait(), 60)
+    assert posted == [True, False, True, True], "the end of a run, or its rejection, leaves room for others"
+    answer = m.TaskAnswer(run=RunId("a"), rank=Rank(0), step=0, use=0, iteration=(), outputs={"o": blob})
+    process.send(answer)
+    assert codec.to_conductor.decode_all(await asyncio.to_thread(conductor.recv)) == [answer], "nobody is there"
+    post = WorkerPost(tmp_path, Rank(0), 1)
+    process.send(answer)
+    (passed,) = codec.to_conductor.decode_all(await asyncio.to_thread(conductor.recv))
+    assert isinstance(passed, m.TaskAnswer)
+    value = passed.outputs["o"]
+    assert isinstance(value, m.Posted)
+    assert post.opener("a")(value) == blob
+    lasting.over.set()
+    await asyncio.wait_for(exited.wait(), 60)
+    office.close()
+    post.close()
     context.destroy(linger=0)
 
 

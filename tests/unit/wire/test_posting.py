@@ -24,7 +24,7 @@ from walkgraph.wire.processes.posting import (
     WorkerPost,
     rank_office,
 )
-from walkgraph.wire.values import leaves_changed
+from walkgraph.wire.values import any_posted, leaves_changed
 
 RUN = RunId("r")
 HEADER = m.TensorHeader(dtype="uint8", shape=(POST_BYTES,))
@@ -164,7 +164,7 @@ def answer_of(value: m.Value) -> m.TaskAnswer:
 
 
 def test_large_values_of_an_answer_go_to_the_worker_and_all_else_inside_it(tmp_path: Path) -> None:
-    post, sender = WorkerPost.of(tmp_path, Rank(1), 4), PostSender(tmp_path / rank_office(Rank(1)), "service")
+    post, sender = WorkerPost(tmp_path, Rank(1), 4), PostSender(tmp_path / rank_office(Rank(1)), "service")
     data, more = os.urandom(MAP_BYTES), os.urandom(POST_BYTES)
     tensor = m.InlineTensor(dtype="uint8", shape=(MAP_BYTES,), data=data)
     small = m.InlineTensor(dtype="uint8", shape=(2,), data=b"ab")
@@ -183,7 +183,7 @@ def test_large_values_of_an_answer_go_to_the_worker_and_all_else_inside_it(tmp_p
     view.data[0] = data[0] ^ 255
     assert bytes(view.data[1:]) == data[1:], "what a worker writes there changes its own memory"
     sender.close()
-    post.office.close()
+    post.close()
 
 
 def test_a_value_without_posted_parts_stays_the_same_object() -> None:
@@ -195,18 +195,18 @@ def test_a_value_without_posted_parts_stays_the_same_object() -> None:
 
 
 def test_a_worker_that_is_started_again_gets_what_is_sent_to_it(tmp_path: Path) -> None:
-    first, sender = WorkerPost.of(tmp_path, Rank(0), 1), PostSender(tmp_path / rank_office(Rank(0)), "service")
+    first, sender = WorkerPost(tmp_path, Rank(0), 1), PostSender(tmp_path / rank_office(Rank(0)), "service")
     assert sender.post(RUN, b"x") is not None
     first.office.fetch(output(m.Small(value=1)))
     first.office.keep(())
-    first.office.close()
-    second = WorkerPost.of(tmp_path, Rank(0), 2)
+    first.close()
+    second = WorkerPost(tmp_path, Rank(0), 2)
     assert sender.post(RUN, b"y") is None, "the connection has ended: the value goes inside its message"
     told = sender.post(RUN, b"z")
     assert told is not None
     assert second.office.opened(told) == m.Blob(data=b"z")
     sender.close()
-    second.office.close()
+    second.close()
 
 
 def test_only_the_files_of_runs_that_are_kept_stay(way: Way) -> None:
@@ -221,3 +221,44 @@ def test_only_the_files_of_runs_that_are_kept_stay(way: Way) -> None:
     assert open_files() == files + 1
     with pytest.raises(Lost):
         way.office.opened(kept)
+
+
+def test_values_of_a_request_are_posted_and_those_that_can_not_be_go_inside_it(tmp_path: Path) -> None:
+    data = os.urandom(POST_BYTES)
+    large, small = m.Blob(data=data), m.Blob(data=b"x")
+    given = m.Submit(
+        run=RUN,
+        task="t",
+        params={},
+        inputs={"a": (large, small), "b": (m.Many(items=(large,)),)},
+        parts=(m.Part(modality="image", value=large),),
+    )
+    sender = PostSender(tmp_path / posting.CONDUCTOR, "service")
+    assert sender.request(given) == given, "nobody is there"
+    office = PostOffice(tmp_path / posting.CONDUCTOR)
+    told = sender.request(given)
+    assert sender.count == 3
+    assert len(msgspec.msgpack.encode(told)) < 1000, "without their bytes"
+    several = [*told.inputs["a"], *told.inputs["b"], told.parts[0].value]
+    assert any_posted(several)
+    assert not any_posted((large, m.Many(items=(small,))))
+    found = [
+        leaves_changed(value, lambda one: office.shown(one) if isinstance(one, m.Posted) else one) for value in several
+    ]
+    assert found == [*given.inputs["a"], *given.inputs["b"], large]
+    sender.close()
+    office.close()
+
+
+def test_processes_that_share_a_file_read_all_of_it(way: Way, tmp_path: Path) -> None:
+    """A file that was passed on has one position for all that have it."""
+    data = os.urandom(POST_BYTES)
+    told = posted(way, data)
+    post, on = WorkerPost(tmp_path, Rank(0), 1), PostSender(tmp_path / rank_office(Rank(0)), "conductor")
+    file = way.office.file(told)
+    os.lseek(file, 100, os.SEEK_SET)
+    assert on.pass_on(posting.Letter(run=RUN, sender=told.sender, number=told.number), file)
+    naive = m.Blob(data=data)
+    assert [way.office.shown(told), post.opener(RUN)(told), way.office.opened(told)] == [naive] * 3
+    on.close()
+    post.close()

@@ -25,7 +25,7 @@ from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
-from walkgraph.wire.processes.posting import MAP_BYTES, PostOffice, PostSender
+from walkgraph.wire.processes.posting import MAP_BYTES, PostSender, WorkerPost, rank_office
 from walkgraph.wire.watching import Break, Gate, Tap, Watch
 from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.core import Core
@@ -158,11 +158,11 @@ def test_taps_see_the_values_on_the_edges_of_a_call() -> None:
 class Desk:
     """A rank's calls, and what they lead to."""
 
-    def __init__(self, office: PostOffice | None = None) -> None:
+    def __init__(self, post: WorkerPost | None = None) -> None:
         self.sent: list[tuple[m.CallTask, Mapping[str, Any]]] = []
         self.ended: list[tuple[Forwarded, t.TaskCalled]] = []
         self.clock = Clock()
-        self.calls = AskedTasks(Rank(3), self._send, self.took, self.clock, office)
+        self.calls = AskedTasks(Rank(3), self._send, self.took, self.clock, post)
 
     def _send(self, call: m.CallTask, given: Mapping[str, Any]) -> None:
         self.sent.append((call, given))
@@ -262,8 +262,8 @@ def test_the_seed_of_a_call_follows_from_the_run_and_differs_in_each_iteration(a
 
 
 def test_posted_values_of_an_answer_are_those_of_one_that_has_them_inside(tmp_path: Path) -> None:
-    office, sender = PostOffice(tmp_path / "o", private=True), PostSender(tmp_path / "o", "service")
-    desk, naive = Desk(office), Desk()
+    post, sender = WorkerPost(tmp_path, Rank(3), 1), PostSender(tmp_path / rank_office(Rank(3)), "service")
+    desk, naive = Desk(post), Desk()
     given = torch.arange(MAP_BYTES // 8)
     inside = answer(desk.ask(), outputs={"sum": values.pack([given, "x"])})
     naive.ask()
@@ -286,22 +286,24 @@ def test_posted_values_of_an_answer_are_those_of_one_that_has_them_inside(tmp_pa
     assert ended.error is not None
     assert (ended.error.code, ended.error.use) == ("worker_lost", "plus")
     sender.close()
-    office.close()
+    post.close()
 
 
 def test_the_files_of_a_run_that_is_over_are_given_up_also_where_they_come_late(tmp_path: Path) -> None:
-    office, sender = PostOffice(tmp_path / "o", private=True), PostSender(tmp_path / "o", "service")
-    desk = Desk(office)
+    post, sender = WorkerPost(tmp_path, Rank(3), 1), PostSender(tmp_path / rank_office(Rank(3)), "service")
+    desk = Desk(post)
     desk.ask(run="other")
     desk.ask()
-    office.keep(())
+    post.office.keep(())
     before = open_files()
     for run in ("r", "other"):
         assert sender.post(RunId(run), b"x") is not None
-    desk.calls.forget("r")
+    post.forget("r")
     assert open_files() == before + 3, "the file of the other run, and both ends of the connection"
     assert sender.post(RUN, b"late") is not None
-    desk.calls.forget("other")
+    post.forget("never asked")
+    assert open_files() == before + 3
+    post.forget("other")
     assert open_files() == before + 2, "what came late is given up with the next run that has asked"
     sender.close()
-    office.close()
+    post.close()

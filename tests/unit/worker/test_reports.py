@@ -71,10 +71,8 @@ def test_large_outputs_are_posted_and_all_else_goes_inside_its_message(tmp_path:
     address = sockets.address(tmp_path, "reports")
     conductor = sockets.pair_for(context, address)
     conductor.setsockopt(zmq.RCVTIMEO, 5000)
-    office, told = (
-        PostOffice(tmp_path / posting.SERVICE),
-        Reports(sockets.pair(context, address), PostSender(tmp_path / posting.SERVICE, "0.1")),
-    )
+    office, sender = PostOffice(tmp_path / posting.SERVICE), PostSender(tmp_path / posting.SERVICE, "0.1")
+    told = Reports(sockets.pair(context, address), sender)
     naive = Reports(told.socket)
     tensor = torch.arange(2 * POST_BYTES).to(torch.bfloat16).view(2, -1)[:, ::2]
     given = [tensor, b"x" * POST_BYTES, [tensor, 1], torch.zeros(3), b"x", torch.zeros(0), "x" * POST_BYTES]
@@ -95,7 +93,7 @@ def test_large_outputs_are_posted_and_all_else_goes_inside_its_message(tmp_path:
     told.flush()
     kept: Any = codec.from_worker.decode(conductor.recv())
     assert isinstance(kept.value, m.InlineTensor), "the conductor keeps it"
-    told.close()
+    sender.close()
     office.close()
     context.destroy(linger=0)
 
@@ -106,7 +104,8 @@ def test_large_values_of_a_call_are_posted(tmp_path: Path) -> None:
     conductor = sockets.pair_for(context, address)
     conductor.setsockopt(zmq.RCVTIMEO, 5000)
     office = PostOffice(tmp_path / posting.SERVICE)
-    told = Reports(sockets.pair(context, address), PostSender(tmp_path / posting.SERVICE, "0.1"))
+    sender = PostSender(tmp_path / posting.SERVICE, "0.1")
+    told = Reports(sockets.pair(context, address), sender)
     call = m.CallTask(
         run=RunId("r"),
         rank=Rank(0),
@@ -127,7 +126,7 @@ def test_large_values_of_a_call_are_posted(tmp_path: Path) -> None:
     heard: Any = codec.from_worker.decode(conductor.recv())
     assert isinstance(heard.value.items["a"], m.Posted)
     assert office.fetch(heard).value == values.pack({"a": large, "b": 5})
-    told.close()
+    sender.close()
     office.close()
     context.destroy(linger=0)
 

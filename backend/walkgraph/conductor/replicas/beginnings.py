@@ -82,7 +82,13 @@ def _pieces(name: str, value: m.Value) -> Iterator[tuple[str, bytes, int]]:
             text = str(value.value).encode(errors="surrogatepass")
             yield name, text, len(text)
         case m.Blob() | m.InlineTensor():
-            yield name, _told(value.data), min(len(value.data), MEDIA)
+            yield (
+                name,
+                told(value.data[:LOOKED_AT], value.data[-LOOKED_AT:], len(value.data)),
+                min(len(value.data), MEDIA),
+            )
+        case m.Posted():
+            yield name, value.ends, min(value.nbytes, MEDIA)
         case m.Many():
             for item in value.items:
                 yield from _pieces(name, item)
@@ -101,7 +107,6 @@ def _pieces(name: str, value: m.Value) -> Iterator[tuple[str, bytes, int]]:
             yield name, repr(value).encode(), 0
 
 
-def _told(data: bytes) -> bytes:
-    """A digest of media, by their length and their ends."""
-    ends = data if len(data) <= 2 * LOOKED_AT else bytes(data[:LOOKED_AT]) + bytes(data[-LOOKED_AT:])
-    return blake2b(ends, digest_size=16, salt=len(data).to_bytes(8, "big")).digest()
+def told(first: bytes, last: bytes, nbytes: int) -> bytes:
+    """A digest of media, by their length and the bytes at their ends, `LOOKED_AT` of each where there are so many."""
+    return blake2b(first + last, digest_size=16, salt=nbytes.to_bytes(8, "big")).digest()

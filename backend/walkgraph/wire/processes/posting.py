@@ -5,6 +5,8 @@
              CallTask(value=Posted) ── conductor ── CallTask(value=Posted) ──> service
     service  sealed file of memory ── Unix socket (SCM_RIGHTS) ──────────────> worker, which maps it
              TaskAnswer(outputs=Posted) ── conductor ── TaskAnswer ──────────> worker
+    service  sealed file of memory ── conductor, which never reads it ───────> workers of the run
+             Submit(inputs=Posted) ── conductor ── Start(inputs=Posted) ─────> workers of the run
 
 A file is sent before the message that names it, so it is there when that comes, and nobody has to answer: on its way it
 is the kernel's, then the receiver's alone, and its memory is free with the last view of it. The files of messages that
@@ -18,7 +20,6 @@ import mmap
 import os
 import socket
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -31,6 +32,8 @@ from walkgraph.wire.values import leaves_changed
 
 SERVICE = "post"
 """The service's socket in a deployment's directory."""
+CONDUCTOR = "post-conductor"
+"""The conductor's."""
 POST_BYTES = 64 * 1024
 """Values from this size on are posted; a smaller one is cheaper in its message."""
 MAP_BYTES = 1024 * 1024
@@ -51,7 +54,7 @@ class Lost(WalkgraphError):
     retryable = True
 
 
-class _Letter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Letter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The message that is sent with a file."""
 
     run: RunId
@@ -71,43 +74,63 @@ class PostSender:
         """`path`: the receiver's socket. `sender`: unique among all that send there, past ones included."""
         self._path, self._sender = str(path), sender
         self._socket: socket.socket | None = None
-        self._number = 0
+        self.count = 0
+        """The number of values that it has posted."""
 
     def post(self, run: RunId, data: Bytes, header: m.TensorHeader | None = None) -> m.Posted | None:
         """Send the bytes of a value of this run; None if they can't be sent now. `header`: a tensor's."""
-        letter = _Letter(run=run, sender=self._sender, number=self._number + 1)
+        letter = Letter(run=run, sender=self._sender, number=self.count + 1)
         try:
             file = _sealed(data)
-            try:
-                socket.send_fds(self._connected(), [msgspec.msgpack.encode(letter)], [file])
-            finally:
-                os.close(file)
+        except OSError:
+            # Too many files or too little memory is not the run's fault.
+            return None
+        try:
+            if not self.pass_on(letter, file):
+                return None
+        finally:
+            os.close(file)
+        self.count += 1
+        return m.Posted(sender=self._sender, number=letter.number, nbytes=len(data), header=header)
+
+    def pass_on(self, letter: Letter, file: int) -> bool:
+        """Send a file, which stays open here; False if it can't be sent now."""
+        try:
+            socket.send_fds(self._connected(), [msgspec.msgpack.encode(letter)], [file])
         except OSError as error:
-            # Too many files, too little memory, a full socket, or a receiver that has ended: none of them is the run's
-            # fault. A receiver that is started again has another socket.
+            # A full socket, or a receiver that has ended. One that is started again has another socket.
             if isinstance(error, ConnectionError):
                 self.close()
-            return None
-        self._number += 1
-        return m.Posted(sender=self._sender, number=letter.number, nbytes=len(data), header=header)
+            return False
+        return True
+
+    def moved(self, run: RunId, value: m.Value) -> m.Value:
+        """The value, with what is large in it posted. What can't be posted now stays as it is."""
+
+        def posted(leaf: m.Value) -> m.Value:
+            if not isinstance(leaf, m.Blob | m.InlineTensor) or len(leaf.data) < POST_BYTES:
+                return leaf
+            header = m.TensorHeader(dtype=leaf.dtype, shape=leaf.shape) if isinstance(leaf, m.InlineTensor) else None
+            return self.post(run, leaf.data, header) or leaf
+
+        return leaves_changed(value, posted)
 
     def answer(self, message: m.TaskPiece | m.TaskAnswer) -> m.TaskPiece | m.TaskAnswer:
         """The answer to a call of a task, with its large values posted."""
-
-        def moved(leaf: m.Value) -> m.Value:
-            match leaf:
-                case m.Blob(data=data) if len(data) >= POST_BYTES:
-                    return self.post(message.run, data) or leaf
-                case m.InlineTensor(data=data) if len(data) >= POST_BYTES:
-                    header = m.TensorHeader(dtype=leaf.dtype, shape=leaf.shape)
-                    return self.post(message.run, data, header) or leaf
-                case _:
-                    return leaf
-
+        run = message.run
         if isinstance(message, m.TaskPiece):
-            return msgspec.structs.replace(message, value=leaves_changed(message.value, moved))
-        outputs = {name: leaves_changed(value, moved) for name, value in message.outputs.items()}
+            return msgspec.structs.replace(message, value=self.moved(run, message.value))
+        outputs = {name: self.moved(run, value) for name, value in message.outputs.items()}
         return msgspec.structs.replace(message, outputs=outputs)
+
+    def request(self, message: m.Submit) -> m.Submit:
+        """A request, with its large values posted."""
+        run, before = message.run, self.count
+        inputs = {name: tuple(self.moved(run, value) for value in given) for name, given in message.inputs.items()}
+        parts = tuple(m.Part(modality=part.modality, value=self.moved(run, part.value)) for part in message.parts)
+        if self.count == before:
+            return message
+        return msgspec.structs.replace(message, inputs=inputs, parts=parts)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -184,22 +207,31 @@ class PostOffice:
         return leaves_changed(value, lambda leaf: self.opened(leaf) if isinstance(leaf, m.Posted) else leaf)
 
     def opened(self, value: m.Posted) -> m.Blob | m.InlineTensor:
-        """The value with its bytes. Raises Lost."""
+        """The value with its bytes; its file is given up. Raises Lost."""
+        try:
+            return self.shown(value)
+        finally:
+            found = self._arrived.pop((value.sender, value.number), None)
+            if found is not None:
+                os.close(found.file)
+
+    def file(self, value: m.Posted) -> int:
+        """The value's file, which stays here. Raises Lost."""
         key = value.sender, value.number
         if key not in self._arrived:
             self._collect()
-        found = self._arrived.pop(key, None)
-        if found is None:
+        if key not in self._arrived:
             raise Lost("a value of the run was lost on its way between processes; send the request again")
-        try:
-            if os.fstat(found.file).st_size != value.nbytes or fcntl.fcntl(found.file, fcntl.F_GET_SEALS) != _SEALED:
-                raise Lost("a value of the run is not the one that its sender named; send the request again")
-            if value.header is None:
-                return m.Blob(data=_read(found.file, value.nbytes))
-            mapped = value.nbytes >= MAP_BYTES
-            data = self._mapped(found.file, value.nbytes) if mapped else _read(found.file, value.nbytes)
-        finally:
-            os.close(found.file)
+        return self._arrived[key].file
+
+    def shown(self, value: m.Posted) -> m.Blob | m.InlineTensor:
+        """The value with its bytes; its file stays here. Raises Lost."""
+        file = self.file(value)
+        if os.fstat(file).st_size != value.nbytes or fcntl.fcntl(file, fcntl.F_GET_SEALS) != _SEALED:
+            raise Lost("a value of the run is not the one that its sender named; send the request again")
+        if value.header is None:
+            return m.Blob(data=_read(file, value.nbytes))
+        data = self._mapped(file, value.nbytes) if value.nbytes >= MAP_BYTES else _read(file, value.nbytes)
         # A view has all that readers of `bytes` use: its length, slices, the buffer.
         return m.InlineTensor(dtype=value.header.dtype, shape=value.header.shape, data=cast("bytes", data))
 
@@ -222,7 +254,10 @@ class PostOffice:
                 break
             self._senders[-1].setblocking(False)
         for sender in tuple(self._senders):
-            self._arrived |= self._received(sender)
+            for key, arrived in self._received(sender):
+                if key in self._arrived:
+                    os.close(self._arrived[key].file)
+                self._arrived[key] = arrived
 
     def _received(self, sender: socket.socket) -> Iterator[tuple[tuple[str, int], _Arrived]]:
         while True:
@@ -238,7 +273,7 @@ class PostOffice:
                 self._senders.remove(sender)
                 return
             try:
-                letter = msgspec.msgpack.decode(content, type=_Letter)
+                letter = msgspec.msgpack.decode(content, type=Letter)
             except msgspec.MsgspecError:
                 self.rejected += 1
                 for file in files:
@@ -249,19 +284,42 @@ class PostOffice:
                 yield (letter.sender, letter.number), _Arrived(letter.run, files[0])
 
 
-class WorkerPost(NamedTuple):
-    """A worker's ways for large values."""
+class WorkerPost:
+    """A worker's ways for large values, to the service and from it."""
 
-    sender: PostSender
-    """To the service."""
-    office: PostOffice
-    """From it."""
+    def __init__(self, directory: Path, rank: Rank, start: int) -> None:
+        """`start`: of the rank's starts. Raises OSError if there can be no socket."""
+        self.sender = PostSender(directory / SERVICE, f"{rank}.{start}")
+        self.office = PostOffice(directory / rank_office(rank), private=True)
+        self._runs: set[str] = set()
 
-    @classmethod
-    def of(cls, directory: Path, rank: Rank, start: int) -> "WorkerPost":
-        """Those of a start of a rank. Raises OSError if there can be no socket."""
-        sender = PostSender(directory / SERVICE, f"{rank}.{start}")
-        return cls(sender, PostOffice(directory / rank_office(rank), private=True))
+    def expect(self, run: str) -> None:
+        """Note that files may come for a run, until it is forgotten."""
+        self._runs.add(run)
+
+    def opener(self, run: str) -> Callable[[m.Posted], m.Value]:
+        """Opens the posted values of one message about a run. Raises Lost."""
+        found: dict[tuple[str, int], m.Value] = {}
+
+        def opened(value: m.Posted) -> m.Value:
+            # A part of a conversation has a name of its own too.
+            key = value.sender, value.number
+            if key not in found:
+                self.expect(run)
+                found[key] = self.office.opened(value)
+            return found[key]
+
+        return opened
+
+    def close(self) -> None:
+        self.sender.close()
+        self.office.close()
+
+    def forget(self, run: str) -> None:
+        """Give up the files of a run that is over. Some may come later; they are given up with the next run."""
+        if run in self._runs:
+            self._runs.remove(run)
+            self.office.keep(self._runs)
 
 
 def _sealed(data: Bytes) -> int:
@@ -279,6 +337,8 @@ def _sealed(data: Bytes) -> int:
 
 
 def _read(file: int, nbytes: int) -> bytes:
-    with closing(os.fdopen(os.dup(file), "rb", buffering=0)) as opened:
-        opened.seek(0)
-        return opened.read(nbytes)
+    # Processes that have the same file share its position.
+    found = bytearray()
+    while len(found) < nbytes and (more := os.pread(file, nbytes - len(found), len(found))):
+        found += more
+    return bytes(found)

@@ -58,7 +58,7 @@ class Links:
     ) -> None:
         """`places`: names of the plan's edges. `post`: large values go to and from the service by it; None: all go
         inside their messages."""
-        self.office = None if post is None else post.office
+        self.post = post
         self.conductor = Reports(conductor, None if post is None else post.sender)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
@@ -80,7 +80,7 @@ class Links:
 
     @property
     def rejected(self) -> int:
-        letters = 0 if self.office is None else self.office.rejected
+        letters = 0 if self.post is None else self.post.office.rejected
         return self.from_conductor.rejected + self._inbox.rejected + letters
 
     @property
@@ -182,6 +182,8 @@ class Links:
         self.held.forget(run)
         for outbox in self._out.values():
             outbox.forget(run)
+        if self.post is not None:
+            self.post.forget(run)
 
     def arrivals(self) -> Iterator[Arrived | FromPart | tuple[str, ErrorInfo]]:
         """Yield what peers have sent, unpacked; (run, error) for a value that can't be read."""
@@ -219,9 +221,8 @@ class Links:
     def close(self) -> None:
         for rank in list(self.peers.known):
             self._part(rank)
-        self.conductor.close()
-        if self.office is not None:
-            self.office.close()
+        if self.post is not None:
+            self.post.close()
         self._transport.close()
 
     def _hold(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:

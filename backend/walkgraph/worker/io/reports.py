@@ -49,10 +49,6 @@ class Reports:
             for _ in range(count):
                 self._waiting.popleft()
 
-    def close(self) -> None:
-        if self._sender is not None:
-            self._sender.close()
-
     def _post_of(self, message: m.FromWorker) -> values.Post | None:
         """The way for the bytes of a message's value: those of outputs and of calls of tasks go to the service."""
         sender = self._sender
