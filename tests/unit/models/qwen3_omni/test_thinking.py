@@ -38,10 +38,10 @@ def engine(folders: Path) -> Engine:
     return loaded(folders, "published")
 
 
-def operator(**options: Any) -> Thinker:
+def operator(precision: str = "bf16") -> Thinker:
     drawn = ("qwen3-omni-tiny", 1)
     on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32, "folder": None}
-    return Thinker.load(LoadContext(**on, shared={}, options=options, random=drawn))
+    return Thinker.load(LoadContext(**on, shared={}, options={}, precision=precision, random=drawn))
 
 
 def wanted(talk: str) -> dict[str, Tensor]:
