@@ -7,6 +7,7 @@
     │   └── Refused         valid, but it can't be served here (does not fit, unavailable, unsupported)
     ├── Overloaded          queue full or no room now; retry later
     └── RunFailed           a run that was admitted and ended with an `ErrorInfo`
+    GroupBroken             ends a process, and not only a run
 
 `ErrorInfo` is the form an error takes on the wire, in the store and at the client.
 """
@@ -121,3 +122,10 @@ def sendable(message: str) -> str:
 def without_codes(text: str) -> str:
     """The text without credentials recognizable by their form: codes, bearer tokens, keys."""
     return _CODE.sub(r"\1***", text)
+
+
+class GroupBroken(BaseException):
+    """A process can't go on because another one that shares its rank's work is lost, or has done something else.
+
+    Not an `Exception`, so that whatever ends a single run lets it through: it ends the process.
+    """

@@ -19,6 +19,7 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, Outputs, Scalar
 from walkgraph.abi.states import CacheShape, States
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.errors import Refused
 
 T = TypeVar("T")
@@ -56,6 +57,9 @@ class LoadContext:
     capture: Capture | None = None
     """Records work of fixed shape, for operators that capture parts of their `forward`; None where nothing is
     captured."""
+    shard: Shard = WHOLE
+    """The rank's place in a tensor-parallel group. An operator whose component is declared `tensor_parallel` loads and
+    computes its shard."""
 
     def once(self, kind: type[T], draw: Callable[[str, int], T], read: Callable[[Path], T]) -> T:
         """One of each kind per weight set, made at its first use: drawn from (config name, seed), or read from the

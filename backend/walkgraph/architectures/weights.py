@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
+from torch.nn import functional as F
 
 from walkgraph.architectures.precision import Kept
-from walkgraph.checkpoints.files import coded, files, tensors
+from walkgraph.checkpoints.files import Shape, coded, files, tensors
+from walkgraph.checkpoints.sharding.cut import Cut, Cuts
 from walkgraph.errors import InvalidInput
 from walkgraph.layers.unset import unset
 
@@ -27,6 +29,11 @@ Progress = Callable[[int], None]
 
 def _none(name: str) -> bool:
     return False
+
+
+def uncut(name: str) -> Cut | None:
+    """Every tensor whole."""
+    return None
 
 
 class Loading(TypedDict, total=False):
@@ -52,6 +59,8 @@ class Names(NamedTuple):
     """True for a tensor of the module that stays in float32."""
     regroup: Callable[[Iterable[Named]], Iterable[Named]] = iter
     """A file's tensors, renamed, -> the module's: some may be joined or left out."""
+    cuts: Cuts = uncut
+    """The part of each of the module's tensors that is read."""
 
 
 def load(
@@ -103,7 +112,11 @@ def _named(name: str, problems: list[str]) -> bool:
 
 
 def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tuple[str, torch.Tensor]]:
-    for filed, tensor in read_tensors(folder, stem, device, lambda filed: _own(filed, names) is not None):
+    def cuts(filed: str) -> Cut | None:
+        named = _own(filed, names)
+        return None if named is None else names.cuts(named)
+
+    for filed, tensor in read_tensors(folder, stem, device, lambda filed: _own(filed, names) is not None, cuts):
         named = _own(filed, names)
         if named is not None:
             yield named, tensor
@@ -116,15 +129,43 @@ def _own(filed: str, names: Names) -> str | None:
 
 
 def read_tensors(
-    folder: Path, stem: str, device: str, wanted: Callable[[str], bool]
+    folder: Path, stem: str, device: str, wanted: Callable[[str], bool], cuts: Cuts = uncut
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of all files of a stem, by their names there. Raises `NotFound` and `InvalidInput`."""
-    tensors(folder, stem)  # headers and index must agree first
+    """The tensors of all files of a stem, or the parts that `cuts` names of them, by their names there. Raises
+    `NotFound` and `InvalidInput`."""
+    found = tensors(folder, stem)  # headers and index must agree first
     for path in files(folder, stem):
         with opened(path, device) as shard:
             for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)
-                if wanted(name):
+                if not wanted(name):
+                    continue
+                cut = cuts(name)
+                if cut is None:
                     yield name, shard.get_tensor(name)
+                else:
+                    _check(name, found[name].shape, cut)
+                    yield name, filled(shard.get_slice(name)[_at(cut)], cut)
+
+
+def cut_out(tensor: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """A part of a tensor, as a copy."""
+    return filled(tensor[_at(cut)].clone(), cut)
+
+
+def filled(part: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """The part with zeros for what it lacks at its end."""
+    missing = cut.length - part.shape[cut.dim]
+    return F.pad(part, [0, 0] * (part.dim() - 1 - cut.dim) + [0, missing]) if missing else part
+
+
+def _at(cut: Cut) -> tuple[slice, ...]:
+    return (*[slice(None)] * cut.dim, slice(cut.start, cut.stop))
+
+
+def _check(name: str, shape: Shape, cut: Cut) -> None:
+    """Raises InvalidInput for a tensor that isn't as long as the cut supposes."""
+    if len(shape) <= cut.dim or shape[cut.dim] != cut.size:
+        raise InvalidInput(f"`{name}` is {list(shape)}, the config requires {cut.size} in dimension {cut.dim}")
 
 
 @contextmanager

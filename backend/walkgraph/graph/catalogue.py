@@ -199,6 +199,9 @@ class Component:
     is `pure`."""
     resident: bool = False
     """Its operator has a `step`, so loops of such components may run whole on the device."""
+    tensor_parallel: bool = False
+    """Its operator loads and computes a shard of its network (`LoadContext.shard`), so that several ranks may hold it
+    together."""
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Flag that may end a loop -> flags that say why, if it was not the usual end: the loop's end has the name of the
     first one that is true."""

@@ -39,6 +39,7 @@ class Facts(TypedDict, total=False):
     reads: str | None
     host: bool
     resident: bool
+    tensor_parallel: bool
     reasons: Mapping[str, tuple[str, ...]]
     itemwise: tuple[str, ...]
     deterministic: bool

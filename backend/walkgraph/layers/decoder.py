@@ -7,8 +7,8 @@ With two sets ("experts"), the caller orders a batch's rows so that `rows[:split
 second: plain slices, no gathers, no router. All rows meet in one attention. A set's parameters are named with its
 suffix, which the network chooses.
 
-On a rank with a shard, the shape's heads and hidden width are the shard's, and `reduce` sums the outputs of `o_proj`
-and `down_proj` over the ranks.
+On a shard of a tensor-parallel group, the shape's heads and hidden width are the shard's, and the outputs of `o_proj`
+and `down_proj` are summed over the group.
 
 Shape letters: R rows, B rows of a step, W model width, H query heads, G key/value heads, D head dim.
 """
@@ -21,11 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.attention.paged_rows import StepRows
 from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.linear.packed import UNPACKED, Packable, Packed
+from walkgraph.layers.linear.sharded import added
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
@@ -140,12 +142,11 @@ class DecoderLayer(nn.Module):
         shape: DecoderShape,
         suffixes: tuple[str, ...] = ("",),
         mlp: Callable[[DecoderShape], nn.Module] = swiglu,
+        shard: Shard = WHOLE,
     ) -> None:
         """`mlp` makes the `DecoderMLP` of each set of weights; its parameters are named `mlp<suffix>.*`."""
         super().__init__()
-        self.suffixes = suffixes
-        self.reduce: Callable[[Tensor], Tensor] | None = None
-        """Sums `[R, W]` over the ranks of a tensor-parallel group; None on one rank."""
+        self.suffixes, self.shard = suffixes, shard
         self.self_attn = DecoderAttention(shape, suffixes)
         for suffix in suffixes:
             self.add_module(f"mlp{suffix}", mlp(shape))
@@ -163,9 +164,9 @@ class DecoderLayer(nn.Module):
         slices = heads.split([x.shape[0] for x in parts.values()]) if len(parts) > 1 else (heads,)
         out: dict[str, Tensor] = {}
         for (suffix, x), attended in zip(parts.items(), slices, strict=True):
-            x = x + self._summed(self.self_attn.out(attended, suffix))
+            x = x + self.shard.sum(self.self_attn.out(attended, suffix))
             mlp, norm = self._part("mlp", suffix), self._part("post_attention_layernorm", suffix)
-            out[suffix] = x + self._summed(mlp(norm(x)))
+            out[suffix] = x + self.shard.sum(mlp(norm(x)))
         return out
 
     def step(self, layer: int, x: Tensor, slot: StepSlot, frequencies: Tensor, suffix: str = "") -> Tensor:
@@ -180,11 +181,8 @@ class DecoderLayer(nn.Module):
         """The part of the layer after attention, for few rows: heads `[B, H * D]`, x `[B, W]` -> `[B, W]`. Needs
         `pack`."""
         norm, out = cast(RMSNorm, self._part("post_attention_layernorm", suffix)), self.self_attn.part("o_proj", suffix)
-        if self.reduce is None:
-            x = linear(heads, out.weight, residual=x)
-            return self._mlp(suffix).step(x, norm, x)
-        x = x + self.reduce(linear(heads, out.weight))
-        return x + self.reduce(self._mlp(suffix).step(x, norm, None))
+        x = added(x, self.shard, lambda residual: linear(heads, out.weight, residual=residual))
+        return added(x, self.shard, lambda residual: self._mlp(suffix).step(x, norm, residual))
 
     def pack(self) -> None:
         """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
@@ -194,9 +192,6 @@ class DecoderLayer(nn.Module):
 
     def _mlp(self, suffix: str) -> DecoderMLP:
         return cast(DecoderMLP, self._part("mlp", suffix))
-
-    def _summed(self, x: Tensor) -> Tensor:
-        return x if self.reduce is None else self.reduce(x)
 
     def _part(self, name: str, suffix: str) -> nn.Module:
         return cast(nn.Module, self._modules[name + suffix])

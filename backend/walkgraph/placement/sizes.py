@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,8 @@ import walkgraph
 from walkgraph import wrap
 from walkgraph.checkpoints.decoder import StackSizes
 from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
+from walkgraph.checkpoints.language import LanguageConfig
+from walkgraph.checkpoints.sharding.language import shard_config, shard_numbers, shardable
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Weights
@@ -86,6 +88,9 @@ class FamilySizes:
     """Its `random:` weights are drawn by code that plans don't run, so their size is not known before."""
     holds: frozenset[str] = frozenset()
     """Contents beside the weights that components of any family can use: `tokenizer`."""
+    divided: Callable[[str | Path], Mapping[str, LanguageConfig]] = lambda source: {}
+    """Takes the name of a shape, or a weights folder whose config has been read: part -> the network that a
+    tensor-parallel group divides. Components that read the part are declared `tensor_parallel`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +107,34 @@ class WeightSizes:
     """As in `Shape`."""
     linears: Mapping[str, int] = field(default_factory=dict[str, int])
     """As in `Shape`."""
+    divided: Mapping[str, LanguageConfig] = field(default_factory=dict[str, LanguageConfig])
+    """Part -> the network that a tensor-parallel group divides."""
+
+    def undividable(self, count: int) -> str | None:
+        """Why the networks can't be divided over `count` shards, in a clause; None if they can."""
+        return next(filter(None, (shardable(llm, count) for llm in self.divided.values())), None)
+
+    def shard(self, count: int) -> "WeightSizes":
+        """The sizes on one of `count` shards. Raises ValueError if the networks can't be divided."""
+        if count == 1:
+            return self
+        shards = {part: shard_config(llm, count) for part, llm in self.divided.items()}
+        caches = {
+            component: token_numbers_of(shards[part])
+            for component, parts in self.components.items()
+            for part in parts
+            if part in shards and component in self.caches
+        }
+        llms = self.divided.items()
+        linears = {part: shard_numbers(llm, count, _of_linears) for part, llm in llms if self.linears.get(part)}
+        return replace(
+            self,
+            numbers={**self.numbers, **{part: shard_numbers(llm, count) for part, llm in llms}},
+            experts={**self.experts, **{part: shard_numbers(llm, count, _of_experts) for part, llm in llms}},
+            linears={**self.linears, **linears},
+            caches={**self.caches, **caches},
+            divided={},
+        )
 
     def part_bytes(self, part: str, itemsize: int, precision: str = "bf16") -> int:
         """`precision`: the format of what may be kept in fewer bits; `bf16`: the rank's type."""
@@ -244,6 +277,7 @@ def has_tokenizer(folder: Path) -> bool:
 def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> WeightSizes:
     family, found = _source(families, roots, weights)
     shape = found if isinstance(found, Shape) else _shape_of(family, found)
+    named = weights.source.partition(":")[2].rpartition(":")[0] if isinstance(found, Shape) else found
     exact = frozenset(name for name, part in family.parts.items() if part.exact)
     return WeightSizes(
         numbers=shape.parts,
@@ -252,6 +286,7 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
         caches=shape.caches,
         workspace=shape.workspace,
         experts=shape.experts,
+        divided=family.divided(named),
         linears=shape.linears,
     )
 

@@ -1,15 +1,15 @@
 """The decoder layer against one written out row by row, with the same weights."""
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.shards import Imagined, in_threads
 from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.collectives.base import Shard
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.mlp import SwiGLU
@@ -159,7 +159,7 @@ def test_a_layer_takes_its_mlp() -> None:
     layer.pack()
     with torch.no_grad():
         torch.testing.assert_close(stepped(layer, x, rope, "_b"), want, rtol=1e-4, atol=1e-4)
-        layer.reduce = lambda part: part
+        layer.shard = Imagined()
         torch.testing.assert_close(stepped(layer, x, rope, "_b"), want, rtol=1e-4, atol=1e-4)
 
 
@@ -205,56 +205,32 @@ def test_a_packed_layer_can_be_cast() -> None:
     assert not layer.self_attn.part("k_proj", "").weight.requires_grad
 
 
-def test_shards_of_a_layer_add_up_to_it() -> None:
-    """Two ranks with a half of the heads and of the hidden width each; `reduce` meets in the middle of either half."""
+def test_shards_of_a_layer_add_up_to_it(tmp_path: Path) -> None:
+    """Two shards with a half of the heads and of the hidden width each, which meet in the middle of either half."""
     torch.manual_seed(5)
     layer = DecoderLayer(DecoderShape(**SHAPE, qkv_bias=False, qk_norm=False))
     weights, rope = redrawn(layer), NeoxRope(6, 1e4)
     x = torch.randn(2, 5, 12)
     layer.pack()
     half = {**SHAPE, "heads": 2, "kv_heads": 1, "hidden": 10}
-    shards = []
-    for rank in range(2):
-        shard = DecoderLayer(DecoderShape(**half, qkv_bias=False, qk_norm=False))
+    rotation, rows = rope(torch.arange(5).repeat(2)), x.flatten(0, 1)
+
+    @torch.no_grad()
+    def work(shard: Shard) -> list[Tensor]:
+        mine = DecoderLayer(DecoderShape(**half, qkv_bias=False, qk_norm=False), shard=shard)
         state = {}
         for name, tensor in weights.items():
             across = "o_proj" in name or "down_proj" in name
             cut = "norm" not in name
-            state[name] = tensor.detach().chunk(2, 1 if across else 0)[rank] if cut else tensor.detach()
-        shard.load_state_dict(state)
-        shard.pack()
-        shards.append(shard)
-    attends = [PackedAttend((5,), mask=causal_mask(5)) for _ in range(3)]
-    rotation, rows = rope(torch.arange(5).repeat(2)), x.flatten(0, 1)
+            state[name] = tensor.detach().chunk(2, 1 if across else 0)[shard.index] if cut else tensor.detach()
+        mine.load_state_dict(state)
+        mine.pack()
+        attend = PackedAttend((5,), mask=causal_mask(5))
+        return [mine(0, {"": rows}, rotation, attend)[""], stepped(mine, x, rope, "").flatten(0, 1)]
+
     with torch.no_grad():
-        want = layer(0, {"": rows}, rotation, attends[0])[""]
-        got = in_step(shards, lambda rank: shards[rank](0, {"": rows}, rotation, attends[rank])[""])
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
-        steps = in_step(shards, lambda rank: stepped(shards[rank], x, rope, ""))
-        torch.testing.assert_close(steps.flatten(0, 1), want, rtol=1e-4, atol=1e-4)
-
-
-def in_step(shards: list[DecoderLayer], run: Callable[[int], Tensor]) -> Tensor:
-    """Run the shards together, each `reduce` a sum over both; both give the same."""
-    meeting, given = threading.Barrier(len(shards)), {}
-
-    def reduce_of(rank: int) -> Callable[[Tensor], Tensor]:
-        def reduce(part: Tensor) -> Tensor:
-            given[rank] = part
-            meeting.wait(60)
-            total = sum(given.values(), torch.zeros(()))
-            meeting.wait(60)
-            return total
-
-        return reduce
-
-    def once(rank: int) -> Tensor:
-        with torch.no_grad():
-            return run(rank)
-
-    for rank, shard in enumerate(shards):
-        shard.reduce = reduce_of(rank)
-    with ThreadPoolExecutor(len(shards)) as pool:
-        first, *rest = pool.map(once, range(len(shards)))
-    assert all(torch.equal(first, other) for other in rest)
-    return first
+        want = layer(0, {"": rows}, rotation, PackedAttend((5,), mask=causal_mask(5)))[""]
+    first, other = in_threads(tmp_path / "group", 2, work)
+    assert all(torch.equal(one, same) for one, same in zip(first, other, strict=True))
+    for found in first:
+        torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)

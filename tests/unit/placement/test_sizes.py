@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from walkgraph.components import families
+from tests.golden import llm_tiny
+from walkgraph.checkpoints.family import language_model
+from walkgraph.checkpoints.sharding.language import shard_numbers
+from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
-from walkgraph.placement.sizes import FamilySizes, Part, find_sizes, weights_folder
+from walkgraph.placement.sizes import FamilySizes, Part, find_sizes, token_numbers, weights_folder
 
 
 def safetensors(path: Path, **shapes: list[int]) -> None:
@@ -157,3 +160,60 @@ def test_every_part_is_loaded_by_somebody() -> None:
         for shape in family.shapes.values():
             assert set(shape.parts) == set(family.parts)
             assert set(shape.caches) | set(shape.workspace) <= set(family.components)
+
+
+DIVIDED = [
+    ("llm", "qwen3-8b", 2, 4), ("llm", "qwen3-30b-a3b", 4, 1), ("llm", "qwen3-30b-a3b", 8, 1),
+    ("orpheus", "orpheus-3b", 8, 1), ("orpheus", "orpheus-tiny", 4, 1), ("llm", "qwen3-moe-tiny", 2, 1),
+]  # fmt: skip
+"""Family, shape, shards, key/value heads of one."""
+
+
+@pytest.mark.parametrize(("family", "shape", "count", "kv_heads"), DIVIDED)
+def test_a_shard_has_its_part_of_weights_and_caches(family: str, shape: str, count: int, kv_heads: int) -> None:
+    whole = find_sizes(families())(Weights(family=family, source=f"random:{shape}:0"))
+    llm, node = whole.divided["model"], f"{family}.backbone"
+    assert whole.undividable(count) is None
+    assert whole.shard(1) is whole
+    shard = whole.shard(count)
+    replicated = sum(math.prod(tensor) for name, tensor in language_model(llm).expected.items() if is_whole(name))
+    copied = 2 * llm.layers * llm.head_dim * llm.width * max(0, count - llm.kv_heads)
+    padding = (-llm.vocab % count) * llm.width * (1 if llm.tied else 2)
+    assert count * (shard.numbers["model"] - replicated) == whole.numbers["model"] - replicated + copied + padding
+    assert shard.caches[node] == token_numbers(llm.layers, kv_heads, llm.head_dim)
+    assert shard.workspace == whole.workspace
+    assert shard.experts.get("model", 0) * count == whole.experts.get("model", 0)
+    assert shard.part_bytes("model", 2, eighth=True) <= shard.part_bytes("model", 2) < whole.part_bytes("model", 2)
+
+
+def is_whole(name: str) -> bool:
+    """True for a tensor that every shard has: a norm or a router."""
+    return "norm" in name or name.endswith("mlp.gate.weight")
+
+
+def test_the_reason_that_weights_cant_be_divided_is_told() -> None:
+    whole = find_sizes(families())(Weights(family="llm", source="random:qwen3-tiny:0"))
+    assert "4 heads can't be divided by 3" in (whole.undividable(3) or "")
+    with pytest.raises(ValueError, match="4 heads"):
+        whole.shard(3)
+
+
+def test_a_folders_shard_follows_from_its_config(tmp_path: Path) -> None:
+    folder = llm_tiny.write_folder(tmp_path, llm_tiny.CONFIGS["qwen3_moe"])
+    whole = find_sizes(families(), [tmp_path])(Weights(family="llm", source=f"checkpoint:{folder.name}"))
+    assert whole.numbers["model"] == shard_numbers(whole.divided["model"], 1)
+    shard = whole.shard(2)
+    assert (shard.numbers["model"], shard.experts["model"]) == (
+        shard_numbers(whole.divided["model"], 2),
+        whole.experts["model"] // 2,
+    )
+    assert shard.caches["llm.backbone"] * 2 == whole.caches["llm.backbone"]
+
+
+def test_components_that_divide_read_a_part_that_does() -> None:
+    marked = {name: one for name, one in catalogue().items() if one.tensor_parallel}
+    assert set(marked) == {"llm.backbone", "orpheus.backbone"}
+    for name, one in marked.items():
+        sizes = families()[one.weights or ""]
+        parts = set(sizes.components[name])
+        assert all(parts == set(sizes.divided(shape)) for shape in sizes.shapes)

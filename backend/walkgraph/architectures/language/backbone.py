@@ -20,7 +20,6 @@ from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Placed, Reused, Reuses, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.decoding import Sampling, step_sampling
 from walkgraph.architectures.language.joined import (
     Unread,
@@ -33,10 +32,12 @@ from walkgraph.architectures.language.joined import (
     sequence_ends,
 )
 from walkgraph.architectures.language.model import LanguageModel
-from walkgraph.architectures.language.weights import load_language_model
+from walkgraph.architectures.language.weights import draw_language_model, load_language_model
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
 from walkgraph.architectures.prompts.paged_prompts import SIZES, PagedPrompts
 from walkgraph.checkpoints.language import LanguageConfig
+from walkgraph.checkpoints.sharding.language import shardable
+from walkgraph.errors import Refused
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.sampling import biased, count, sample
 from walkgraph.layers.sampling_params import SamplingParams
@@ -270,12 +271,16 @@ def _sampling_of(calls: Sequence[Call], states: States, device: torch.device) ->
 
 
 def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:
-    """The model of a weight set, packed, shared by its operators."""
+    """The model of a weight set, or the rank's shard of it, packed, shared by its operators. Raises `Refused` for one
+    that can't be divided over so many shards."""
+    shard = context.shard
+    if why := shardable(config, shard.count):
+        raise Refused(f"the model can't be divided over {shard.count} ranks: {why}; choose another `tensor_parallel`")
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype, "precision": context.precision}
     return context.once(
         LanguageModel,
-        lambda name, seed: drawn(lambda: LanguageModel(config), seed, **on).pack(),
-        lambda folder: load_language_model(folder, config, **on, progress=context.progress),
+        lambda name, seed: draw_language_model(config, seed, shard, **on),
+        lambda folder: load_language_model(folder, config, shard, **on, progress=context.progress),
     )
 
 

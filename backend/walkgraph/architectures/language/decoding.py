@@ -25,7 +25,9 @@ Sampling = Mapping[str, tuple[str, torch.dtype]]
 class Stack(Protocol):
     """A language model without its head. Its layers' weights for text have no suffix and are packed."""
 
-    embed_tokens: nn.Embedding
+    @property
+    def embed_tokens(self) -> nn.Embedding: ...
+
     layers: nn.ModuleList
     norm: RMSNorm
     rope: NeoxRope

@@ -3,6 +3,9 @@ Llama, Mistral and Qwen3, and Orpheus, a Llama whose vocabulary ends in audio co
 
 Parameter names are the public checkpoint's.
 
+On a shard of a tensor-parallel group the model is smaller: it has a part of the heads, of the MLPs and of the
+vocabulary's rows. Every shard computes all rows and answers with all logits.
+
 Shape letters: R rows, B rows of a step, W width, D head dim, V vocabulary.
 """
 
@@ -17,10 +20,13 @@ from walkgraph.architectures.language.decoding import step_logits
 from walkgraph.architectures.language.rows import AfterLayer, RowLayers
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig
+from walkgraph.checkpoints.sharding.language import shard_config
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.decoder import DecoderLayer, StepSlot, swiglu
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.linear.vocabulary import VocabularyEmbedding, vocabulary_head, whole_logits
 from walkgraph.layers.moe.shared_expert import SharedExpertMLP
 from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.layers.norm.rms_norm import RMSNorm
@@ -32,10 +38,10 @@ _ONE = ""
 
 
 class LanguageStack(nn.Module):
-    def __init__(self, config: LanguageConfig) -> None:
+    def __init__(self, config: LanguageConfig, shard: Shard = WHOLE) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab, config.width)
-        self.layers = nn.ModuleList(decoder_layer(config, index) for index in range(config.layers))
+        self.embed_tokens = VocabularyEmbedding(config.vocab, config.width, shard)
+        self.layers = nn.ModuleList(decoder_layer(config, index, shard) for index in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling, config.sections)
 
@@ -50,25 +56,26 @@ class LanguageStack(nn.Module):
 class LanguageModel(nn.Module):
     """Rows in, logits out. Only `attend`, `Placed` rows and slots keep anything between calls."""
 
-    def __init__(self, config: LanguageConfig) -> None:
+    def __init__(self, config: LanguageConfig, shard: Shard = WHOLE) -> None:
+        """`config`: of the whole model. Raises ValueError for one that can't be divided."""
         super().__init__()
-        self.config = config
-        self.model = LanguageStack(config)
+        self.config, self.shard = shard_config(config, shard.count), shard
+        self.model = LanguageStack(self.config, shard)
         if not config.tied:
-            self.lm_head = nn.Linear(config.width, config.vocab, bias=False)
+            self.lm_head = vocabulary_head(config.width, config.vocab, shard)
         self._rows: RowLayers | None = None
         self.distinct_experts: Tensor | None = None
         """Tally of the experts that a layer reads in a step; None for a model without experts."""
 
     @property
     def head(self) -> Tensor:
-        """`[V, W]`"""
+        """`[V, W]`, or this shard's rows of it."""
         return self.model.embed_tokens.weight if self.config.tied else self.lm_head.weight
 
     def forward(self, ids: Tensor, positions: Tensor, attend: Attend, asked: Tensor | None = None) -> Tensor:
         """ids and positions int64 `[R]` -> logits `[R, V]`, or of the `asked` rows int64 alone."""
         x = self.model(ids, positions, attend)
-        return F.linear(self.model.norm(x if asked is None else x[asked]), self.head)
+        return self._whole(F.linear(self.model.norm(x if asked is None else x[asked]), self.head))
 
     def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
         """Rows of any calls, ids and positions int64 `[R]`, asked int64 `[K]` -> logits of the asked rows `[K, V]`.
@@ -82,11 +89,11 @@ class LanguageModel(nn.Module):
         if self._rows is None:
             raise RuntimeError(UNPACKED)
         x = self._rows.through(x, self._rows.turns(positions), to, after=after)
-        return linear(x[asked], self.head, norm=self.model.norm.weight, eps=self.model.norm.eps)
+        return self._whole(linear(x[asked], self.head, norm=self.model.norm.weight, eps=self.model.norm.eps))
 
     def step(self, token: Tensor, slot: StepSlot) -> Tensor:
         """One token of every row, int64 `[B]` -> logits `[B, V]`. Needs `pack`."""
-        return step_logits(self.model, self.head, token, slot)
+        return self._whole(step_logits(self.model, self.head, token, slot))
 
     def pack(self) -> Self:
         """Lay out the loaded weights for `read` and `step`; this freezes them."""
@@ -100,11 +107,15 @@ class LanguageModel(nn.Module):
             mixture.tally = self.distinct_experts
         return self
 
+    def _whole(self, logits: Tensor) -> Tensor:
+        """The logits of this shard's rows of the head -> `[..., V]`."""
+        return whole_logits(logits, self.config.vocab, self.shard)
 
-def decoder_layer(config: LanguageConfig, index: int) -> DecoderLayer:
-    """The layer of an index, with a plain MLP or a mixture of experts."""
+
+def decoder_layer(config: LanguageConfig, index: int, shard: Shard = WHOLE) -> DecoderLayer:
+    """The layer of an index, with a plain MLP or a mixture of experts. `config`: the shard's."""
     experts = config.experts_of(index)
-    return DecoderLayer(config.shape, mlp=swiglu if experts is None else partial(_sparse, experts))
+    return DecoderLayer(config.shape, mlp=swiglu if experts is None else partial(_sparse, experts), shard=shard)
 
 
 def _sparse(experts: ExpertSizes, shape: DecoderShape) -> nn.Module:

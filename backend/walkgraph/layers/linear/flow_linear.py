@@ -9,15 +9,13 @@ Shape letters: M rows (B blocks of N), W model width, H query heads, G key/value
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.linear.int4 import Int4Weight
 from walkgraph.layers.linear.mlp import SwiGLU, gated_product
 from walkgraph.layers.linear.packed import UNPACKED, Packed
-from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.linear.sharded import add_product
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 
 MLP_ROWS = 8192
@@ -66,7 +64,8 @@ class AttentionLinears:
         return F.linear(normed, *self._layer.self_attn.packed[self._suffix])
 
     def o(self, heads: Tensor, x: Tensor) -> None:
-        _add_product(x, heads.reshape(x.shape[0], -1), self._layer.self_attn.part("o_proj", self._suffix))
+        out = self._layer.self_attn.part("o_proj", self._suffix)
+        add_product(x, self._layer.shard, heads.reshape(x.shape[0], -1), out.weight)
 
 
 class PlainFlowLinears(AttentionLinears):
@@ -88,17 +87,8 @@ class PlainFlowLinears(AttentionLinears):
             normed = rms_norm(rows, self._second.weight, self._second.eps)
             hidden, each = gated_product(normed, self._gate_up.weight), self._down_rows(rows.shape[0])
             for part, between in zip(rows.split(each), hidden.split(each), strict=True):
-                _add_product(part, between, self._mlp.down_proj)
+                add_product(part, self._layer.shard, between, self._mlp.down_proj.weight)
 
     @property
     def _gate_up(self) -> Packed:
         return cast(Packed, self._mlp.gate_up)
-
-
-def _add_product(x: Tensor, rows: Tensor, into: nn.Linear) -> None:
-    """x += rows @ weight.T, summed in float32 and rounded once."""
-    if isinstance(into.weight, Int4Weight):
-        x.copy_(linear(rows, into.weight, residual=x))
-        return
-    with torch.no_grad():
-        x.addmm_(rows, into.weight.t())

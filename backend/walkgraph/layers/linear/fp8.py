@@ -141,6 +141,7 @@ class Fp8FlowLinears:
         self._gate, self._down = _part(mlp, "gate_proj"), _part(mlp, "down_proj")
         biases = [_part(attention, f"{name}_proj{suffix}").bias for name in "qkv"]
         self._bias = torch.cat([b for b in biases if b is not None]) if biases[0] is not None else None
+        self._shard = layer.shard
         self._first = cast(RMSNorm, layer.get_submodule(f"input_layernorm{suffix}"))
         self._second = cast(RMSNorm, layer.get_submodule(f"post_attention_layernorm{suffix}"))
 
@@ -148,12 +149,12 @@ class Fp8FlowLinears:
         return product(scaled_norm(x, self._first), self._q.whole, x.dtype, self._bias)
 
     def o(self, heads: Tensor, x: Tensor) -> None:
-        x.add_(product(scaled(heads), self._o.whole, x.dtype))
+        x.add_(self._shard.sum(product(scaled(heads), self._o.whole, x.dtype)))
 
     def mlp(self, x: Tensor) -> None:
         for rows in x.split(MLP_ROWS):
             gate_up = product(scaled_norm(rows, self._second), self._gate.whole, x.dtype)
-            rows.add_(product(scaled_gated(gate_up), self._down.whole, x.dtype))
+            rows.add_(self._shard.sum(product(scaled_gated(gate_up), self._down.whole, x.dtype)))
 
 
 def _part(parent: nn.Module, name: str) -> Fp8Linear:

@@ -20,7 +20,7 @@ class SparseFlowLinears(AttentionLinears):
 
     def mlp(self, x: Tensor) -> None:
         for rows in x.split(MLP_ROWS):
-            rows.add_(self._mlp(rms_norm(rows, self._second.weight, self._second.eps)))
+            rows.add_(self._layer.shard.sum(self._mlp(rms_norm(rows, self._second.weight, self._second.eps))))
 
 
 def row_linears(layer: DecoderLayer, suffix: str) -> FlowLinears:

@@ -15,6 +15,7 @@ from walkgraph.graph.declaring import (
     sampling_params,
 )
 from walkgraph.models.llm.config import read_llm
+from walkgraph.models.llm.presets import llm_config
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers, token_numbers_of
 
 _component = Declarations("llm", weights="llm")
@@ -64,6 +65,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         cost="memory",
         resident=True,
+        tensor_parallel=True,
     ),
     _component(
         "llm.logit_bias",
@@ -107,5 +109,6 @@ SIZES: Mapping[str, FamilySizes] = {
             "mistral-tiny": _shape(63_984, token_numbers(2, 1, 16)),
         },
         caches_of=lambda folder: {"llm.backbone": token_numbers_of(read_llm(folder).llm)},
+        divided=lambda source: {"model": (llm_config(source) if isinstance(source, str) else read_llm(source)).llm},
     ),
 }

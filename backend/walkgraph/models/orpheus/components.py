@@ -15,6 +15,7 @@ from walkgraph.graph.declaring import (
     sampling_params,
 )
 from walkgraph.models.orpheus.config import read_orpheus
+from walkgraph.models.orpheus.presets import orpheus_config
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers, token_numbers_of
 
 VOICES = ("tara", "leah", "jess", "leo", "dan", "mia", "zac", "zoe")
@@ -71,6 +72,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         cost="memory",
         resident=True,
+        tensor_parallel=True,
     ),
 )
 
@@ -89,5 +91,8 @@ SIZES: Mapping[str, FamilySizes] = {
             "orpheus-tiny": Shape(parts={"model": 75_840}, caches={"orpheus.backbone": token_numbers(2, 2, 16)}),
         },
         caches_of=lambda folder: {"orpheus.backbone": token_numbers_of(read_orpheus(folder).llm)},
+        divided=lambda source: {
+            "model": (orpheus_config(source) if isinstance(source, str) else read_orpheus(source)).llm
+        },
     ),
 }

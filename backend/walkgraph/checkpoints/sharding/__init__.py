@@ -1,0 +1,1 @@
+"""How weights are divided over the shards of a tensor-parallel group."""

@@ -1,0 +1,1 @@
+"""Sums and concatenations over the shards of a tensor-parallel group."""

@@ -1,0 +1,84 @@
+"""A shard of a tensor-parallel group: a process that holds a part of a network's weights and computes it together with
+the others.
+
+Layers see only `Shard`; the forms that join processes have one file each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from walkgraph.errors import GroupBroken
+
+
+class ShardLost(GroupBroken):
+    """A shard of the group is gone or doesn't answer. The group can't go on; it is opened again with new processes."""
+
+
+class OutOfStep(GroupBroken):
+    """Two shards of a group made different calls."""
+
+
+class Shard(Protocol):
+    """This process's place in its group. All shards make the same calls in the same order, with tensors of the same
+    shape and type, one at a time."""
+
+    @property
+    def index(self) -> int:
+        """From 0; the shard 0 is the group's leader."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Shards of the group."""
+        ...
+
+    def sum(self, x: Tensor) -> Tensor:
+        """The sum of the shards' `x`, in their order: the same bits on every shard. Numbers of 16 bits are summed in
+        float32. Raises ShardLost, OutOfStep."""
+        ...
+
+    def gather(self, x: Tensor) -> Tensor:
+        """The shards' `x` `[..., n]`, in their order -> `[..., n * count]`. Raises ShardLost, OutOfStep."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group. The others' next calls raise ShardLost."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A group of one."""
+
+    index: int = 0
+    count: int = 1
+
+    def sum(self, x: Tensor) -> Tensor:
+        return x
+
+    def gather(self, x: Tensor) -> Tensor:
+        return x
+
+    def close(self) -> None:
+        pass
+
+
+WHOLE: Shard = _Whole()
+"""The shard of a network that isn't divided."""
+
+
+def added_up(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of the parts, in their order, as `Shard.sum` defines it."""
+    total = parts[0].float() if parts[0].dtype in (torch.bfloat16, torch.float16) else parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total.to(parts[0].dtype)
+
+
+def side_by_side(parts: Tensor) -> Tensor:
+    """parts `[count, ..., n]` -> `[..., n * count]`, as `Shard.gather` defines it."""
+    return parts.movedim(0, -2).flatten(-2)

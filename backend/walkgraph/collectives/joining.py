@@ -1,0 +1,30 @@
+"""Opens a group in the form for its devices."""
+
+from pathlib import Path
+
+import torch
+
+from walkgraph.collectives.base import WHOLE, Shard
+from walkgraph.collectives.host import PATIENCE, REGION_BYTES, HostShard
+
+
+def join(
+    at: Path,
+    index: int,
+    count: int,
+    device: torch.device,
+    *,
+    nbytes: int = REGION_BYTES,
+    patience: float = PATIENCE,
+) -> Shard:
+    """Join the group at `at`, a path in a folder of this user alone that no other group has had; waits for all shards.
+    `nbytes`: memory that each shard of a host's group shares; `patience`: seconds to wait for another shard. Raises
+    ShardLost."""
+    if count == 1:
+        return WHOLE
+    if device.type == "cuda":
+        # It takes a second to import.
+        from walkgraph.collectives.distributed import DistributedShard
+
+        return DistributedShard(at, index, count, device=device, patience=patience)
+    return HostShard(at, index, count, nbytes=nbytes, patience=patience)
