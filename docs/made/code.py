@@ -127,6 +127,7 @@ def _component(one: Any) -> str:
     told = [] if one.available else ["It is declared without a network: graphs with it can be planned, not deployed."]
     told += ["Runs on the CPU of its rank."] if one.host else []
     told += ["Loops of it may run on the device."] if one.resident else []
+    told += ["Its network can be divided over several ranks."] if one.tensor_parallel else []
     told += [f"Keeps {', '.join(f'`{state.slot}` ({state.kind})' for state in one.states)}."] if one.states else []
     lines = [f"### `{one.name}`", "", sentence(one.description), "", " ".join(told), ""]
     lines.append(table(("", "port", "type", "optional", ""), ports))

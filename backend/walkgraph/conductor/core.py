@@ -202,9 +202,10 @@ class Conductor:
         return [*self.ranks.heard(event.rank, emit, now), *self.runs.outputs.emit(emit, now)]
 
     def _died(self, event: Died, now: float) -> list[Command]:
-        if not self.ranks.died(event.rank, event.start, event.code, now):
+        killed = self.ranks.died(event.rank, event.start, event.code, now)
+        if killed is None:
             return []
-        commands = self.runs.rank_lost(event.rank, now)
+        commands = [*killed, *self.runs.rank_lost(event.rank, now)]
         commands.extend(self._taking.rank_lost(event.rank, now))
         reason = self.ranks.failure
         if reason is not None and self._failed is None:

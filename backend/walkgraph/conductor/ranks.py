@@ -6,7 +6,7 @@ A rank is ready once it and every other loaded rank have reported that they reac
 ready ranks are connected with each other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from walkgraph.conductor.events import Command, Spawn, ToRank
@@ -38,9 +38,12 @@ class LoadOrders:
     def next(self, plan: Plan, name: str) -> "LoadOrders":
         return LoadOrders(plan, name, self.number + 1)
 
-    def order(self, workers: Iterable[RankRecord]) -> m.Load:
-        peers = {worker.rank: worker.peer for worker in workers if worker.peer is not None}
-        return m.Load(plan=self.plan, peers=peers, number=self.number, telemetry_name=self.name)
+    def order(self, workers: Iterable[RankRecord], worker: RankRecord) -> m.Load:
+        """The order for one of the workers."""
+        known = {one.rank: one for one in workers}
+        peers = {rank: one.peer for rank, one in known.items() if one.peer is not None and not one.repeats}
+        shards = {rank: known[rank].start for rank in worker.shards}
+        return m.Load(plan=self.plan, peers=peers, number=self.number, telemetry_name=self.name, shards=shards)
 
     def are_for(self, message: m.Ready | m.LoadFailed) -> bool:
         """False for news of the load of an earlier plan."""
@@ -52,7 +55,7 @@ class Ranks:
         """`name`: the plan's name in telemetry; empty: the spec's."""
         self._limits = limits
         self.orders = LoadOrders(plan, name)
-        self._workers = {rank.rank: RankRecord(rank.rank) for rank in plan.ranks}
+        self._workers = {rank.rank: RankRecord(rank.rank, shards=rank.shards) for rank in plan.ranks}
         self._starts = 0
         self._watchdog = Watchdog(limits)
         self._given_up = False
@@ -114,13 +117,12 @@ class Ranks:
     def load(self, plan: Plan, name: str) -> list[Command]:
         """Has every worker load another plan, of the same ranks. `name`: its name in telemetry."""
         self.orders = self.orders.next(plan, name)
-        order = self.orders.order(self._workers.values())
         commands: list[Command] = []
         for worker in self._workers.values():
             worker.loaded, worker.fault, worker.hopeless = None, None, False
             if worker.peer is not None:
                 worker.state, worker.phase, worker.fraction = "loading", "load", 0.0
-                commands.append(ToRank(worker.rank, order))
+                commands.append(ToRank(worker.rank, self.orders.order(self._workers.values(), worker)))
         return commands
 
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
@@ -151,16 +153,17 @@ class Ranks:
             case m.Faulted(error=error):
                 worker.fault = error.message
             case m.RankDone():
-                worker.served = True
+                for one in worker.shards or (rank,):
+                    self._workers[one].served = True
             case _:
                 pass
         return []
 
-    def died(self, rank: Rank, start: int, code: int | None, now: float) -> bool:
-        """Handles a worker's exit. Returns False if the start had ended already."""
+    def died(self, rank: Rank, start: int, code: int | None, now: float) -> list[Command] | None:
+        """Handles a worker's exit. Returns None if the start had ended already."""
         worker = self._workers[rank]
         if worker.start != start or worker.pid is None:
-            return False
+            return None
         worker.reason = worker.fault or f"the worker of rank {rank} {_end(code)}"
         worker.pid, worker.peer, worker.asked = None, None, None
         worker.state, worker.phase, worker.fraction = "lost", "", 0.0
@@ -175,7 +178,7 @@ class Ranks:
             pause = min(self._limits.backoff_last, self._limits.backoff_first * 2 ** len(recent))
             # One that has served dies for a reason of its own, not at every start.
             worker.retry = now if worker.served else now + pause
-        return True
+        return list(_taken_along(worker, [self._workers[other] for other in worker.shards]))
 
     def tick(self, now: float) -> list[Command]:
         """Restarts workers that are due, pings silent ones, and kills those that don't answer."""
@@ -214,13 +217,21 @@ class Ranks:
         self._starts += 1
         worker.start, worker.pid, worker.heard, worker.retry = self._starts, STARTING, now, None
         worker.state, worker.fault = "starting", None
-        worker.served = worker.hopeless = worker.killed = False
+        worker.served = worker.hopeless = worker.killed = worker.ordered = False
         return Spawn(worker.rank, self._starts)
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
-        load = self.orders.order(self._workers.values())
-        others = (rank for rank in load.peers if rank != worker.rank)
-        return [ToRank(worker.rank, load), *(ToRank(rank, m.Peers(peers=load.peers)) for rank in others)]
+        """Tells a worker that has come what to load, and its peers of it. Shards are told once all of them are here."""
+        new = [self._workers[rank] for rank in worker.shards] or [worker]
+        if any(one.peer is None for one in new):
+            return []
+        loads = [(one.rank, self.orders.order(self._workers.values(), one)) for one in new]
+        for one in new:
+            one.ordered = True
+        peers = loads[0][1].peers
+        told = dict(loads)
+        others = (rank for rank in peers if rank not in told)
+        return [*(ToRank(*load) for load in loads), *(ToRank(rank, m.Peers(peers=peers)) for rank in others)]
 
     def _connect(self) -> None:
         loaded = [worker for worker in self._workers.values() if worker.loaded is not None]
@@ -228,6 +239,15 @@ class Ranks:
             if worker.state != "ready" and all(worker.reaches(other) for other in loaded):
                 worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
         self.were_ready = self.were_ready or self.settled
+
+
+def _taken_along(dead: RankRecord, shards: Iterable[RankRecord]) -> Iterator[Command]:
+    """Kills the shards that were loaded with one that has died: they can't go on."""
+    for worker in shards:
+        if worker.pid is not None and worker.ordered and not worker.killed:
+            # What starts next must not be introduced to it.
+            worker.peer, worker.fault = None, worker.fault or dead.reason
+            yield worker.kill()
 
 
 def _end(code: int | None) -> str:

@@ -51,14 +51,24 @@ class RankRecord:
     """True if this start has completed its part of a run, so that its death does not count as a crash loop."""
     hopeless: bool = False
     killed: bool = False
+    shards: tuple[Rank, ...] = ()
+    """Ranks that hold shards of the same nodes, this one among them. They are loaded together and end together."""
+    ordered: bool = False
+    """True if this start was told what to load."""
+
+    @property
+    def repeats(self) -> bool:
+        """True if it repeats another shard: nothing is sent to it but by that one."""
+        return bool(self.shards) and self.shards[0] != self.rank
 
     def kill(self) -> Command:
         self.killed = True
         return Kill(self.rank)
 
     def reaches(self, other: "RankRecord") -> bool:
-        """True if both have reported that they are connected with each other's current start."""
-        if self is other:
+        """True if both have reported that they are connected with each other's current start. Shards that repeat
+        another are connected with that one alone, which loads with them."""
+        if self is other or self.repeats or other.repeats:
             return True
         return self.connected.get(other.rank) == other.start and other.connected.get(self.rank) == self.start
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from walkgraph.abi.operator import Capture
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digested import digested
@@ -19,6 +20,7 @@ from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.capture import Capturer, MakeCapturer
 from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.device.outside import Outside
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.attention_backends import AttentionBackends
@@ -70,20 +72,22 @@ class EngineBuilder:
         prefix_cache: bool,
         shared_pages: bool = False,
         batch_invariant: bool,
-        watch: Stopwatch,
-        clock: Callable[[], float],
+        outside: Outside,
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
         memo: Memo | None = None,
         capturer: MakeCapturer = Capturer,
+        shard: Shard = WHOLE,
     ) -> None:
         """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
         self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
-        self._watch, self._clock, self._faults, self._kept = watch, clock, faults, kept
-        self._memo, self._shared_pages = memo, shared_pages
+        self.watch = Stopwatch(self._device, outside.own, outside)
+        """Times its work."""
+        self._outside, self._clock, self._faults, self._kept = outside, outside.time, faults, kept
+        self._memo, self._shared_pages, self._shard = memo, shared_pages, shard
         self._make = capturer
         self._capturer = cache(lambda device: capturer(device, enabled=capture, priority=-1))
 
@@ -98,7 +102,9 @@ class EngineBuilder:
             states,
             self._here.rank,
             reads=lambda call: read_of(call, ports.get(call.node, ())),
-            stamp=self._watch.stamp,
+            clock=self._clock,
+            marks=self.watch.mark,
+            stamp=self.watch.stamp,
             faults=self._faults,
             digested=digested(self._plan, self._here).__contains__,
         )
@@ -110,7 +116,7 @@ class EngineBuilder:
             chained=chained(self._plan, self._here),
             mix=self._mix,
             device=self._device,
-            watch=self._watch,
+            watch=self.watch,
             clock=self._clock,
             kept=self._kept_calls(limits),
             playbacks=playbacks,
@@ -120,17 +126,18 @@ class EngineBuilder:
             states,
             lambda node: nodes[node],
             runner.failures,
-            watch=self._watch,
+            watch=self.watch,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
+            clock=self._clock,
         )
         suspended = SuspendedRuns()
         loops = LoopScheduler(
-            device, playbacks, watch=self._watch, here=suspended.here, clock=self._clock, faults=self._faults
+            device, playbacks, watch=self.watch, here=suspended.here, clock=self._clock, faults=self._faults
         )
         holds = RunHolds(calls, loops.admission)
-        swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells)
-        transfers = StateTransfer(states, lambda: self._watch.stamp(self._device))
+        swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells, self._outside.mark)
+        transfers = StateTransfer(states, lambda: self.watch.stamp(self._device))
         return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)
 
     def load(self, parts: EngineParts, progress: Progress) -> None:
@@ -139,7 +146,9 @@ class EngineBuilder:
         try:
             if self._faults is not None and self._faults.due("open.weights"):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of, self._kept)
+            nodes = load_operators(
+                self._plan, self._here, self._roots, progress, self._capture_of, self._kept, self._shard
+            )
             pools = make_pools(self._plan, self._here, nodes, self._faults)
         except Exception as raised:
             if not is_memory(raised):
@@ -166,5 +175,5 @@ class EngineBuilder:
     def _captured(self, states: StateTable, device: torch.device) -> CapturedSteps | None:
         capturer = self._make(device, enabled=self._capture, priority=0)
         most = 1 if self._invariant else None
-        steps = CapturedSteps(capturer, most=most, marks=self._watch.mark, states=states)
+        steps = CapturedSteps(capturer, most=most, marks=self.watch.mark, states=states)
         return steps if capturer.enabled else None

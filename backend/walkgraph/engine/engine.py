@@ -10,20 +10,20 @@ Batches and steps of the device loops are launched in turn, as `Mix` says, and a
 about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 from walkgraph.abi.calls import Call
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.engine.build import EngineBuilder, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.capture import Capturer, MakeCapturer
-from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.device.outside import FIRSTHAND, Outside
 from walkgraph.engine.figures import FigureReader
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
@@ -53,26 +53,25 @@ class Engine:
         prefix_cache: bool = True,
         shared_pages: bool = False,
         batch_invariant: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        outside: Outside = FIRSTHAND,
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
         memo: Memo | None = None,
         capturer: MakeCapturer = Capturer,
+        shard: Shard = WHOLE,
     ) -> None:
         """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
         have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
         share once; with `shared_pages` also where they are runs of different owners. `batch_invariant`: a run's numbers
-        don't depend on the runs beside it or before it: calls are served one by one, no prefix is shared, and a loop
-        has one row a launch unless its steps are `invariant`. That holds for one number of `threads`. `kept`: the
-        operators of the plan before, which need not be loaded again. `memo`: outputs of deterministic calls, which need
-        not be made again; None: every call is made. `capturer`: records steps. Nothing is loaded before `load`.
-        """
+        don't depend on other runs: calls are served one by one, no prefix is shared, and a loop has one row a launch
+        unless its steps are `invariant`. That holds for one number of `threads`. `outside`: what its choices follow
+        from besides its calls. `kept`: the operators of the plan before. `memo`: outputs of deterministic calls, which
+        need not be made again. `capturer`: records steps. `shard`: the rank's place in a tensor-parallel group.
+        Nothing is loaded before `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
-        self._clock, self._invariant = clock, batch_invariant
-        here = rank_plan(plan, rank)
+        self._clock, self._invariant, here = outside.time, batch_invariant, rank_plan(plan, rank)
         self._device = torch.device(here.device)
-        self._watch = Stopwatch(self._device, clock)
         self._builder = EngineBuilder(
             plan,
             here,
@@ -82,14 +81,15 @@ class Engine:
             prefix_cache=prefix_cache,
             shared_pages=shared_pages,
             batch_invariant=batch_invariant,
-            watch=self._watch,
-            clock=clock,
+            outside=outside,
             faults=faults,
             kept=kept,
             memo=memo,
             capturer=capturer,
+            shard=shard,
         )
-        self._parts = parts = self._builder.parts()
+        self._watch, self._parts = self._builder.watch, self._builder.parts()
+        parts = self._parts
         self.calls, self.loops = parts.calls, parts.loops
         """Calls outside device loops, and device loops. While the loops `wait_for_peers`, `step` waits for nothing."""
         self.states, self.transfers = parts.states, parts.transfers
@@ -193,7 +193,7 @@ class Engine:
         prefixes = self.pools.prefix_stats()
         return Gauges(
             self.calls.waiting + self.loops.admission.waiting,
-            self._watch.busy.share(self._clock(), min(since, default=None)),
+            self._watch.share(min(since, default=None)),
             *memory(self._device),
             *self.pools.pages(),
             prefixes.tokens,

@@ -12,6 +12,7 @@ from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.abi.operator import PRECISION, Capture, Operator
 from walkgraph.abi.states import CacheShape
 from walkgraph.adapters.adapting import Network, adapted
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.engine.kv.pool import Pool, page_bytes
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.weights import Weights
@@ -83,12 +84,13 @@ class _Wanted(NamedTuple):
     named: WeightsPlan | None
     device: torch.device
     options: dict[str, Scalar]
+    shard: Shard
     precision: str = "bf16"
     """Number format of its weight set."""
 
     @property
     def weights_key(self) -> Hashable:
-        return self.node.weights, self.named, self.device, self.precision
+        return self.node.weights, self.named, self.device, self.shard, self.precision
 
     @property
     def key(self) -> Hashable:
@@ -108,14 +110,18 @@ def load_operators(
     progress: Progress,
     capture: Callable[[torch.device], Capture | None] = lambda device: None,
     kept: KeptOperators | None = None,
+    shard: Shard = WHOLE,
 ) -> dict[str, Loaded]:
     """Load the operator of each node. Nodes with the same network, weights, device and options share one. Operators
-    that are `kept` are not loaded again, and those that the plan doesn't have are dropped."""
+    that are `kept` are not loaded again, and those that the plan doesn't have, or that are of another shard, are
+    dropped."""
     kept = kept or KeptOperators()
-    wanted = _agreed([_wanted(plan, here, node) for node in nodes_here(plan, here)])
+    wanted = _agreed([_wanted(plan, here, node, shard) for node in nodes_here(plan, here)])
     kept.keep_only({one.weights_key for one in wanted}, {one.key for one in wanted})
     sets = {
-        one.weights_key: kept.weights(one.weights_key, partial(Weights, one.named, roots, one.device, one.precision))
+        one.weights_key: kept.weights(
+            one.weights_key, partial(Weights, one.named, roots, one.device, one.precision, shard)
+        )
         for one in wanted
     }
     total = sum(weights.bytes for weights in sets.values()) or 1
@@ -200,10 +206,10 @@ def _device(node: NodePlan, here: RankPlan) -> torch.device:
     return torch.device("cpu" if node.host else here.device)
 
 
-def _wanted(plan: Plan, here: RankPlan, node: NodePlan) -> _Wanted:
+def _wanted(plan: Plan, here: RankPlan, node: NodePlan, shard: Shard) -> _Wanted:
     network = _network(node.network)
     named = plan.weights[node.weights] if node.weights else None
-    return _Wanted(node, network, named, _device(node, here), _options(node, network))
+    return _Wanted(node, network, named, _device(node, here), _options(node, network), shard)
 
 
 def _agreed(wanted: Sequence[_Wanted]) -> list[_Wanted]:

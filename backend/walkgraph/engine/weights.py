@@ -8,6 +8,7 @@ import torch
 
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.operator import Capture, LoadContext
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.placement.tables import WeightsPlan
 
@@ -16,10 +17,15 @@ class Weights:
     """One weight set on one rank and device, and the modules that its operators share."""
 
     def __init__(
-        self, named: WeightsPlan | None, roots: Sequence[Path], device: torch.device, precision: str = "bf16"
+        self,
+        named: WeightsPlan | None,
+        roots: Sequence[Path],
+        device: torch.device,
+        precision: str = "bf16",
+        shard: Shard = WHOLE,
     ) -> None:
-        """`precision`: as in `LoadContext`."""
-        self.device, self.precision = device, precision
+        """`precision`, `shard`: as in `LoadContext`."""
+        self.device, self.precision, self._shard = device, precision, shard
         self.family = named.family if named else None
         self.folder: Path | None = None
         self.random: tuple[str, int] | None = None
@@ -34,9 +40,9 @@ class Weights:
 
     @property
     def bytes(self) -> int:
-        """Size of the weight files on disk."""
+        """Size of the weight files on disk, or a shard's share of it."""
         files = self.folder.glob("*.safetensors") if self.folder else ()
-        return sum(path.stat().st_size for path in files if path.is_file())
+        return sum(path.stat().st_size for path in files if path.is_file()) // self._shard.count
 
     def context(
         self, options: Mapping[str, Scalar], progress: Callable[[int], None], capture: Capture | None = None
@@ -52,4 +58,5 @@ class Weights:
             random=self.random,
             progress=progress,
             capture=capture,
+            shard=self._shard,
         )

@@ -6,6 +6,7 @@ from math import prod
 from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.problems import Problem, nearest
+from walkgraph.placement.capacity.shards import judge_moves, judge_shards
 from walkgraph.placement.compiler.assignment import MOST_ALTERNATIVES, Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
@@ -23,6 +24,7 @@ def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> I
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
     yield from _too_many(assignment)
+    yield from judge_shards(assignment, catalogue)
     yield from _unplaced(assignment)
     yield from _split_states(assignment)
     yield from _unavailable(assignment, catalogue)
@@ -44,6 +46,7 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
                     f"{_list(given)} on a GPU gives it some; move that, or remove `kept`"
                 )
                 yield _warn("not_kept", "/groups", message)
+    yield from judge_moves(plan)
     reported: set[tuple[str, int]] = set()
     for walk in plan.walks:
         yield from _apart_streams(plan, walk)
@@ -124,9 +127,6 @@ def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) ->
 
 
 def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
-    if group.tensor_parallel > 1:
-        message = "tensor parallelism is not supported; set `tensor_parallel` to 1 and spread nodes over the ranks"
-        yield Problem("unsupported", f"{at}/tensor_parallel", message)
     if group.host is not None and group.host != hardware.host:
         message = f"other hosts are not supported; remove `host` or name this one, `{hardware.host}`"
         yield Problem("unsupported", f"{at}/host", message)

@@ -281,6 +281,19 @@ class RankPlan(Table, frozen=True):
     """Entry (`weights bagel`, `kv main`, `arena`, `workspace`, `margin` ...) -> bytes."""
     arenas: dict[str, int] = {}
     """Transport -> bytes of its GPU for tensors on their way to other GPUs."""
+    shards: tuple[Rank, ...] = ()
+    """For a tensor-parallel rank, the ranks that each hold a shard of the same nodes, this one among them. Walks name
+    the first, which serves; the others repeat what it does."""
+
+    @property
+    def serving(self) -> Rank:
+        """The rank whose work it does: itself, or the first of its shards."""
+        return self.shards[0] if self.shards else self.rank
+
+    @property
+    def repeats(self) -> bool:
+        """True if another rank serves, and this one repeats what that does."""
+        return self.serving != self.rank
 
     @property
     def arena_bytes(self) -> int:

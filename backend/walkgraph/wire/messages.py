@@ -194,6 +194,8 @@ class Load(Message, frozen=True, tag="load"):
     """Repeated by `Ready` and `LoadFailed`."""
     telemetry_name: str = ""
     """The name in telemetry; empty: the spec's."""
+    shards: dict[Rank, int] = msgspec.field(default_factory=dict[Rank, int])
+    """The starts of the ranks that hold shards of this one's nodes, its own among them."""
 
 
 class Peers(Message, frozen=True, tag="peers"):

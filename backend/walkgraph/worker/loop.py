@@ -93,8 +93,8 @@ class WorkerLoop:
     def act(self) -> None:
         """Read messages, perform the commands that follow, run one batch. Raises `PageFault` if the engine's page
         counts are wrong."""
-        for message in self._links.from_conductor.drain():
-            self._obey(message[1])
+        for message in self._links.messages():
+            self._obey(message)
             if self.stopping:
                 self._links.conductor.flush()
                 return
@@ -205,7 +205,6 @@ class WorkerLoop:
             case RunCall():
                 self._call(command)
             case RunLoop(call=loop):
-                loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
                 self._telemetry.began(loop)
             case Allow(ref=ref, upto=upto, items=items, fed=fed):
@@ -242,8 +241,8 @@ class WorkerLoop:
         return msgspec.structs.replace(message, played=played)
 
     def _call(self, command: RunCall) -> None:
-        command.call.ready_at = self._clock()
         if command.task:
+            command.call.ready_at = self._clock()
             self.asked.ask(command)
         else:
             self._engine.add(command.call)

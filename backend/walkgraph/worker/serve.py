@@ -20,11 +20,11 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.load import KeptOperators, rank_plan
 from walkgraph.engine.loops.spec import LoopCall
-from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
+from walkgraph.errors import ErrorInfo, GroupBroken, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.placement.transports import arenas, declared_transports
 from walkgraph.settings import openmp_threads
-from walkgraph.telemetry.emit import Buffered, Off
+from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
@@ -38,6 +38,9 @@ from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.loops.parts import spanning_parts
 from walkgraph.worker.plan_variants import Variants
+from walkgraph.worker.shards.broadcast import address
+from walkgraph.worker.shards.membership import join, links_of
+from walkgraph.worker.shards.shard_links import OtherLinks
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4
@@ -50,8 +53,8 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     spec = read_spec(directory)
     faults = fault_points(spec.fault, directory, f"rank{rank}")
     context = sockets.context(faults)
-    address = sockets.address(directory, f"rank{rank}.{start}")
-    inbox = sockets.pull(context, address)
+    at = sockets.address(directory, f"rank{rank}.{start}")
+    inbox = sockets.pull(context, at)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
     here = next(one for one in spec.plan.ranks if one.rank == rank)
     _stand_on(here.device)
@@ -59,11 +62,13 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
     post = WorkerPost(directory, rank, start)
-    links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
+    links = links_of(here)(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
+    if isinstance(links, OtherLinks):
+        links.listen(address(directory, rank, start))
     feed = _feed(spec, context)
-    process = _Process(spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)
+    process = _Process(directory, spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)
     try:
-        _send(conductor, m.Hello(rank=rank, peer=carrier.peer(address, start)))
+        _send(conductor, m.Hello(rank=rank, peer=carrier.peer(at, start)))
         process.serve()
     finally:
         for peer in links.peers.known:
@@ -76,6 +81,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
 class _Process:
     """The parts of a process that stay while the plans of a rank change."""
 
+    directory: Path
     spec: DeploymentSpec
     rank: Rank
     source: str
@@ -118,40 +124,49 @@ class _Process:
 
     def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
         """Load a plan and serve it; `again`: after another one. Returns (loaded, the next order)."""
-        spec, rank, links, plan = self.spec, self.rank, self.links, order.plan
+        spec, rank, links = self.spec, self.rank, self.links
         links.set_peers(order.peers)
-        here = next(one for one in plan.ranks if one.rank == rank)
+        here = next(one for one in order.plan.ranks if one.rank == rank)
+        part = join(self.directory, order, here, links)
+        plan = part.plan
         engine = Engine(
             plan,
-            rank,
+            part.rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=threads_of(here.device, len(plan.ranks), openmp_threads(), batch_invariant=spec.batch_invariant),
             mix=CPU_MIX if here.device == "cpu" else MIX,
             batch_invariant=spec.batch_invariant,
             shared_pages=spec.shared_pages,
+            shard=part.shard,
+            outside=part.outside,
             faults=self.faults,
             kept=self.operators,
             memo=self.memo,
         )
         # What is drawn is watched, and its nodes are kept one by one.
-        core = Core(plan, rank, Variants(plan, rank, fused=not spec.changing))
+        core = Core(plan, part.rank, Variants(plan, part.rank, fused=not spec.changing))
         # On a CPU loops are made ready when runs come: nothing is captured.
         ready = here.device != "cpu" or not again
         if not _load(engine, core.loops() if ready else (), order, rank, links.conductor.socket):
             return False, None
         name = order.telemetry_name or spec.telemetry_name or spec.name
-        level, feed = spec.telemetry_level, self.feed
-        emitter = Off() if feed is None else Buffered(name, self.source, level, sockets.offer(feed))
+        emitter = Off() if self.feed is None else self._emitter(name, self.feed, heard=not here.repeats)
         self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
-        loop = WorkerLoop(rank, core, engine, links, emitter, parts=self.parts)
+        loop = WorkerLoop(part.rank, core, engine, links, emitter, parts=self.parts)
         if not again and not spec.changing:
             # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
             # request.
             gc.collect()
             gc.freeze()
-        run(loop, rank, links)
+        run(loop, rank, links, part.run)
+        part.shard.close()
         emitter.flush(time.monotonic(), force=True)
         return True, loop.next
+
+    def _emitter(self, name: str, feed: sockets.Socket, *, heard: bool) -> Emitter:
+        """`heard` false: the same work is reported by another rank."""
+        send = sockets.offer(feed) if heard else _taken
+        return Buffered(name, self.source, self.spec.telemetry_level, send)
 
 
 def threads_of(device: str, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
@@ -172,15 +187,16 @@ def _stand_on(device: str) -> None:
         torch.cuda.set_device(device)
 
 
-def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
-    """Run the loop until it is stopped. An exception is reported to the conductor and raised."""
+def run(loop: WorkerLoop, rank: Rank, links: Links, turns: Callable[[WorkerLoop], None] = WorkerLoop.run) -> None:
+    """Run the loop, turn by turn, until it is stopped. An exception is reported to the conductor and raised."""
     try:
-        loop.run()
-    except Exception as raised:
-        what = str(raised) if isinstance(raised, WalkgraphError) else f"`{type(raised).__name__}`; see its log"
+        turns(loop)
+    except (Exception, GroupBroken) as raised:
+        ours = isinstance(raised, WalkgraphError | GroupBroken)
+        what = str(raised) if ours else f"`{type(raised).__name__}`; see its log"
         error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
-        links.conductor.send(m.Faulted(rank=rank, error=error))
         links.conductor.flush()
+        _send(links.conductor.socket, m.Faulted(rank=rank, error=error))
         raise
 
 
@@ -243,3 +259,8 @@ def _feed(spec: DeploymentSpec, context: sockets.Context) -> sockets.Socket | No
 
 def _send(socket: sockets.Socket, message: m.FromWorker) -> None:
     socket.send(codec.encode(message))
+
+
+def _taken(packet: bytes) -> bool:
+    """Stands for a feed that takes everything."""
+    return True

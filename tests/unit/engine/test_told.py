@@ -16,6 +16,7 @@ from tests.unit.engine.test_engine import ATTEND, PAGE_BYTES, feed
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Done, Forwarded
 from walkgraph.engine.calls.schedule import Mix
+from walkgraph.engine.device.outside import Firsthand
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopOutput
@@ -39,7 +40,9 @@ def engine(rows: int = 10, *, on: bool = True) -> Engine:
         "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
         "later": ("walkgraph.models.synthetic.operators:Noop", {}),
     }
-    made = engine_of(plan_of(nodes, kv_bytes=PAGE_BYTES * 400), mix=Mix(2 * rows, rows, rows), clock=Ticking())
+    made = engine_of(
+        plan_of(nodes, kv_bytes=PAGE_BYTES * 400), mix=Mix(2 * rows, rows, rows), outside=Firsthand(Ticking())
+    )
     made.time_steps(on=on)
     return made
 

@@ -26,10 +26,10 @@ TINY = ("qwen3-tiny", "qwen3-moe-tiny", "llama-tiny", "mistral-tiny")
 PROMPT, MANY = "Once upon a time", 24
 
 
-def deployment(name: str, *, resident: bool = True) -> LocalDeployment:
+def deployment(name: str, *, resident: bool = True, **engine: Any) -> LocalDeployment:
     document = json.loads(GRAPHS["llm"].read_text())
     document["weights"]["llm"]["source"] = f"random:{name}:0"
-    return LocalDeployment(codec.load(document), on_cpus("llm_one_gpu"), threads=1, resident=resident)
+    return LocalDeployment(codec.load(document), on_cpus("llm_one_gpu"), threads=1, resident=resident, **engine)
 
 
 def written(local: LocalDeployment, run: str, bias: Sequence[tuple[int, float]] = (), **params: float) -> list[str]:

@@ -42,7 +42,7 @@ def test_a_good_placement_has_no_problems() -> None:
         (at(1, "llm", host="elsewhere"), "unsupported", "/groups/1/host", "`here`"),
         (
             {"nodes": ("llm",), "ranks": (0, 1), "tensor_parallel": 2},
-            "unsupported",
+            "indivisible",
             "/groups/1/tensor_parallel",
             "to 1",
         ),

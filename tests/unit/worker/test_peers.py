@@ -311,7 +311,7 @@ class Deployment:
         worker = self.workers.pop(rank)
         self.waiting.pop(rank)
         worker.close()
-        assert self.ranks.died(rank, worker.peer.start, -9, self.now)
+        assert self.ranks.died(rank, worker.peer.start, -9, self.now) is not None
         self.now += 10
         self.perform(self.ranks.tick(self.now))
 

@@ -21,7 +21,7 @@ from walkgraph.engine.calls.digests import Digests
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.calls.readback import ReadBack
-from walkgraph.engine.device.cuda_streams import HostCopies, sent
+from walkgraph.engine.device.cuda_streams import HostCopies, Marks, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.paged_state import NOTHING
@@ -41,15 +41,17 @@ class Runner:
         rank: int,
         clock: Callable[[], float] = time.perf_counter,
         reads: Callable[[Call], ReadBack] = lambda call: {},
+        marks: Marks | None = None,
         stamp: Callable[[torch.device], Mark | None] = lambda device: None,
         faults: FaultPoints | None = None,
         digested: Callable[[str], bool] = lambda node: True,
     ) -> None:
-        """`reads`: gives what the host reads of a call. `digested`: true for nodes whose outputs get digests."""
+        """`reads`: gives what the host reads of a call. `marks`: makes the marks behind batches. `digested`: true for
+        nodes whose outputs get digests."""
         self._states, self._clock, self._reads, self._stamp = states, clock, reads, stamp
         self.failures = Failures(states, rank)
         self._faults = faults
-        self._copies = cache(HostCopies)
+        self._copies = cache(partial(HostCopies, marks=marks))
         self.digests = Digests(digested)
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:

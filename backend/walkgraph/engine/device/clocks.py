@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.device.outside import AskedMark, Firsthand, Outside
 
 ANCHOR_SECONDS = 0.1
 """Seconds between anchors while something is launched. Short, because a span of a device's clock is given in
@@ -215,11 +216,13 @@ class Stopwatch:
     """Times the work of a rank's devices while it is on. A CPU is timed by the host's clock: its launches are over
     when the host returns from them."""
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
-        """`device`: the rank's device, whose busy time counts."""
+    def __init__(
+        self, device: torch.device, clock: Callable[[], float] = time.monotonic, outside: Outside | None = None
+    ) -> None:
+        """`device`: the rank's device, whose busy time counts. `outside`: answers what choices follow from."""
         self.on = False
         self.busy = BusyTime()
-        self._device, self._clock = device, clock
+        self._device, self._clock, self._outside = device, clock, outside or Firsthand(clock)
         self._clocks: dict[torch.device, DeviceClock] = {}
         self._tracks: dict[tuple[torch.device, Any], StreamTrack] = {}
 
@@ -228,14 +231,19 @@ class Stopwatch:
             self.busy = BusyTime(self._clock())
         self.on = on
 
+    def share(self, since: float | None) -> float:
+        """The busy share of the time since the last call, 0 to 1. `since`: when the oldest work in flight was launched;
+        None if there is none."""
+        return self.busy.share(self._clock(), since)
+
     def mark(self, device: torch.device, stream: "torch.cuda.Stream | None" = None) -> Mark:
         """Mark the end of everything launched on a GPU's stream; the mark is a stamp while the watch is on. `stream`:
         None for the current stream."""
         if self.on:
-            return self._track(device, stream).stamp()
+            return self._outside.mark(self._track(device, stream).stamp())
         event = torch.cuda.Event(blocking=True)
         event.record(stream)
-        return event
+        return self._outside.mark(event)
 
     def stamp(self, device: torch.device) -> Stamp | None:
         """Stamp the current stream; None if the watch is off or the device is a CPU."""
@@ -244,8 +252,10 @@ class Stopwatch:
     def span(self, device: torch.device, mark: object, began: float, now: float) -> tuple[float, float]:
         """When a launch started and finished. `mark`: a reached mark behind it. `began`, `now`: when the host began to
         launch it, and when it saw the end; these are returned if the mark is no stamp."""
-        if isinstance(mark, Stamp) and mark.query():
-            began, now = mark.track.span(mark, began)
+        stamp = mark.own if isinstance(mark, AskedMark) else mark
+        if isinstance(stamp, Stamp) and stamp.query():
+            began, now = stamp.track.span(stamp, began)
+        began, now = self._outside.span(began, now)
         if device.type == self._device.type:
             self.busy.add(began, now)
         return began, now

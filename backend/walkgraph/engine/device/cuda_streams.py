@@ -37,8 +37,9 @@ def stacked(values: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 class HostCopies:
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, marks: "Marks | None" = None) -> None:
+        """`marks`: makes its marks."""
+        self.device, self._marks = device, marks or _marked
         self.asynchronous = device.type == "cuda"
         self._back = torch.cuda.Stream(device) if self.asynchronous else None
 
@@ -61,7 +62,7 @@ class HostCopies:
         if self._back is None:
             return None
         self._back.wait_stream(torch.cuda.current_stream(self.device))
-        return _marked(self.device, self._back)
+        return self._marks(self.device, self._back)
 
 
 class SideStream:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import StateKey
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.paged_state import CONTENTS, EMPTY, PagedState
 from walkgraph.engine.kv.pool import Pool
@@ -66,7 +67,7 @@ class _SuspendedRun:
     """True if it shall come back."""
     asked: bool = True
     """True if a `Swapped` with `out` is owed to whoever asked for the suspension."""
-    marks: "list[torch.cuda.Event]" = field(default_factory=list[Any])
+    marks: list[Mark] = field(default_factory=list[Mark])
     """Marks behind the copies in flight."""
     paged: dict[StateKey, PagedState] = field(default_factory=dict[StateKey, PagedState])
     pages: dict[Pool, _PagesOnHost] = field(default_factory=dict[Pool, _PagesOnHost])
@@ -97,10 +98,12 @@ class Swap:
         quiet: Callable[[str], bool],
         release: Callable[[str], None],
         slots: Callable[[str], Iterable[Slots]],
+        marked: Callable[[Mark], Mark] = lambda mark: mark,
     ) -> None:
         """`hold` stops the launches of a run until `release`; `quiet` is true if nothing of it is in flight. `slots`:
-        the tensors that a held run has besides its states."""
+        the tensors that a held run has besides its states. `marked`: gives the mark that is asked in place of one."""
         self._states, self._hold, self._quiet, self._release, self._slots = states, hold, quiet, release, slots
+        self._marked = marked
         self._suspended = suspended.runs
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
@@ -272,7 +275,7 @@ class Swap:
             yield
         mark = torch.cuda.Event(blocking=True)
         mark.record(stream)
-        one.marks.append(mark)
+        one.marks.append(self._marked(mark))
 
 
 def _by_page(cache: Tensor) -> Tensor:

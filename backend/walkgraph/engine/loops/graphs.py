@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
@@ -147,6 +147,7 @@ class LoopGraphs:
         contexts: ContextBudget,
         forms: Callable[[LoopCall], Forms],
         watch: Stopwatch,
+        clock: Callable[[], float],
     ) -> None:
         """`outputs`: keys of the outputs that go to the host during the loop. `forms`: gives the forms of a call's
         iterations."""
@@ -155,7 +156,7 @@ class LoopGraphs:
         self.seconds: dict[int, float] = {}
         """Batch size -> measured seconds of an iteration."""
         self.graphs: dict[GraphKey, LoopGraph] = {}
-        self._contexts, self._forms, self._watch = contexts, forms, watch
+        self._contexts, self._forms, self._watch, self._clock = contexts, forms, watch, clock
         self._usual: set[int] = set()
         """Counts of iterations that loops like these are most likely to have."""
         if capturer.enabled:
@@ -272,13 +273,13 @@ class LoopGraphs:
         """Measure the seconds of a launch in which all rows are padding."""
         device = self.program.tables.device
         torch.cuda.synchronize(device)
-        began, count = time.perf_counter(), 0
-        while count < 3 and time.perf_counter() - began < LONG_SECONDS:
+        began, count = self._clock(), 0
+        while count < 3 and self._clock() - began < LONG_SECONDS:
             with torch.inference_mode():
                 graph.replay()
             torch.cuda.synchronize(device)
             count += 1
-        return (time.perf_counter() - began) / count
+        return (self._clock() - began) / count
 
 
 class LoopDevice:
@@ -294,11 +295,13 @@ class LoopDevice:
         host_ports: Callable[[str], Collection[str]] = lambda node: (),
         capturer: Callable[[torch.device], Capturer] = Capturer,
         slots: int = SLOTS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`loaded`: gives the operator and device of a node."""
         self._bodies, self._states, self._failures, self._watch = Bodies(states, loaded), states, failures, watch
         self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
-        self._contexts, self._lines = ContextBudget(), cache(HostCopies)
+        self._contexts, self._lines = ContextBudget(), cache(partial(HostCopies, marks=watch.mark))
+        self._clock = clock
         self._on_gpu = False
 
     def made(self, call: LoopCall) -> Made:
@@ -313,7 +316,9 @@ class LoopDevice:
             tables = SlotTables(made.body, made.pools, slots, made.device)
             entry = LoopSlots(tables, self._states, self._host_ports, self._lines, gives=bool(outputs))
             capturer = self._capturer(made.device)
-            graphs = LoopGraphs(Program(tables), outputs, capturer, self._contexts, entry.forms, self._watch)
+            graphs = LoopGraphs(
+                Program(tables), outputs, capturer, self._contexts, entry.forms, self._watch, self._clock
+            )
         self._on_gpu |= made.device.type == "cuda"
         return BatchGroup(made.key, entry, graphs, spans, list(range(slots - 1, -1, -1)))
 

@@ -20,6 +20,7 @@ from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import kept_in, whole_pages
 from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.capacity.shards import undividable
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.document import PRECISION, size_in_bytes
@@ -125,10 +126,15 @@ def budget(
         "largest": _demand(assignment.graph, plan, largest=True),
     }
     needs = [_need(assignment, plan, hardware, catalogue, known, demand, transports, rank) for rank in plan.ranks]
+    found.problems.extend(undividable(plan, known, assignment))
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
     found.capacities = {need.rank.rank: need.memory for need in needs}
-    found.plan = replace(plan, ranks=tuple(_filled(plan, need) for need in needs))
+    totals = {need.rank.rank: _total(need) for need in needs}
+    for need in needs:
+        # Shards have the same pages.
+        totals[need.rank.rank] = min(totals[rank] for rank in need.rank.shards or (need.rank.rank,))
+    found.plan = replace(plan, ranks=tuple(_filled(plan, need, totals[need.rank.rank]) for need in needs))
     return found
 
 
@@ -155,12 +161,13 @@ def _need(
     transports: Transports,
     rank: RankPlan,
 ) -> Need:
+    known = {name: _shard_of(sizes, rank) for name, sizes in known.items()}
     gpu = rank.device != "cpu"
     memory, said = _memory(assignment, plan, hardware, rank)
     token = _token_bytes(plan, catalogue, known, rank)
     caches = {
         # The pool itself needs one page of zeros.
-        kind: {state: (tokens + PAGE) * token.get(state, 0) for state, tokens in ranks.get(rank.rank, {}).items()}
+        kind: {state: (tokens + PAGE) * token.get(state, 0) for state, tokens in ranks.get(rank.serving, {}).items()}
         for kind, ranks in demand.items()
     }
     return Need(
@@ -175,6 +182,12 @@ def _need(
         arenas=_arenas(plan, transports, rank, caches["default"]),
         loading=_weights(plan, known, rank, kept=False),
     )
+
+
+def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
+    """The sizes of a rank's shard, or of all where it can't be divided, which is a problem of its own."""
+    count = len(rank.shards) or 1
+    return sizes if sizes.undividable(count) else sizes.shard(count)
 
 
 def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:
@@ -334,11 +347,15 @@ def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
 # ── budgets and problems ────────────────────────────────────────────────────────────────────────
 
 
-def _filled(plan: Plan, need: Need) -> RankPlan:
-    room = max(0, need.memory - need.fixed)
-    total = 0 if not need.largest else room if need.said else _unsaid(need, room)
+def _total(need: Need) -> int:
+    """Bytes for all caches of a rank."""
     if need.least > need.memory:
-        total = sum(need.caches.values())
+        return sum(need.caches.values())
+    room = max(0, need.memory - need.fixed)
+    return 0 if not need.largest else room if need.said else _unsaid(need, room)
+
+
+def _filled(plan: Plan, need: Need, total: int) -> RankPlan:
     lines = [(f"weights {name}", size) for name, size in need.weights.items()]
     lines.extend(_shares(plan, need, total))
     lines.extend((("arena", need.arena), ("workspace", need.workspace), ("margin", need.margin)))

@@ -63,7 +63,7 @@ def assemble(
         states=tuple(_states(graph)),
         walks=walks,
         streams=streams,
-        ranks=tuple(_rank(walks, rank, device) for rank, device in sorted(devices.items())),
+        ranks=tuple(_rank(walks, rank, device, assignment.shards(rank)) for rank, device in sorted(devices.items())),
         alternatives=alternatives,
     )
 
@@ -264,6 +264,7 @@ def _seconds(context: Context, walks: tuple[WalkPlan, ...], index: int) -> float
     return max(found)
 
 
-def _rank(walks: tuple[WalkPlan, ...], rank: Rank, device: str) -> RankPlan:
-    nodes = {use.node for walk in walks for use in walk.uses if use.rank == rank and use.op == "call"}
-    return RankPlan(rank=rank, device=device, nodes=tuple(sorted(nodes)), kv_bytes=0, budget=())
+def _rank(walks: tuple[WalkPlan, ...], rank: Rank, device: str, shards: tuple[Rank, ...]) -> RankPlan:
+    here = RankPlan(rank=rank, device=device, nodes=(), kv_bytes=0, budget=(), shards=shards)
+    nodes = {use.node for walk in walks for use in walk.uses if use.rank == here.serving and use.op == "call"}
+    return replace(here, nodes=tuple(sorted(nodes)))

@@ -61,6 +61,15 @@ class Assignment:
         taken = self.replicas.get(group.replicas, 0) * group.tensor_parallel
         return Rank(group.ranks[taken] if taken < len(group.ranks) else group.ranks[0])
 
+    def shards(self, rank: Rank) -> tuple[Rank, ...]:
+        """The ranks that hold shards of the same nodes as this one; empty for a rank without shards."""
+        for group in self.placement.groups:
+            if group.tensor_parallel > 1 and rank in group.ranks:
+                width = group.tensor_parallel
+                start = group.ranks.index(rank) // width * width
+                return tuple(map(Rank, group.ranks[start : start + width]))
+        return ()
+
     @property
     def first(self) -> Rank:
         return Rank(min((r.rank for r in self.placement.ranks), default=0))

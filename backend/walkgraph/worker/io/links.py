@@ -11,7 +11,7 @@ The conductor starts a run once all its ranks have reported that they are connec
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -174,6 +174,11 @@ class Links:
         don't wait long."""
         return self._transport.copying
 
+    def messages(self) -> Iterable[m.ToWorker]:
+        """Messages of the conductor that have come."""
+        for _, message in self.from_conductor.drain():
+            yield message
+
     def sends(self, run: str) -> bool:
         """True if a message of a run waits for a known peer."""
         return any(outbox.sends(run) for outbox in self._out.values())
@@ -185,7 +190,7 @@ class Links:
         if self.post is not None:
             self.post.forget(run)
 
-    def arrivals(self) -> Iterator[Arrived | FromPart | tuple[str, ErrorInfo]]:
+    def arrivals(self) -> Iterable[Arrived | FromPart | tuple[str, ErrorInfo]]:
         """Yield what peers have sent, unpacked; (run, error) for a value that can't be read."""
         strangers = self.peers.strangers
         before = [strangers.popleft() for _ in range(len(strangers))] if strangers else []
@@ -194,7 +199,7 @@ class Links:
             if rank is None:
                 self.peers.keep(sender, message)
             elif isinstance(message, m.Freed):
-                self._freed(message.ticket, rank)
+                _free(self._transport, self.peers, message.ticket, rank)
             elif isinstance(message, m.Opened):
                 self._transport.accept(rank, message.transport)
             elif isinstance(message, m.Greet):
@@ -240,8 +245,9 @@ class Links:
         if outbox is not None:
             outbox.socket.close(linger=0)
 
-    def _freed(self, ticket: int, by: Rank) -> None:
-        try:
-            self._transport.free(ticket, by)
-        except BadTicket:
-            self.peers.stale += 1
+
+def _free(transport: CarrierLike, peers: Peers, ticket: int, by: Rank) -> None:
+    try:
+        transport.free(ticket, by)
+    except BadTicket:
+        peers.stale += 1

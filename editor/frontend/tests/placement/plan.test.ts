@@ -272,7 +272,7 @@ describe("problems", () => {
     const spot = (name: string, code: string) => spotOf(problem(name, code), found(name).placement, graph);
     expect(spot("tight", "does_not_fit")).toMatchObject({ rank: 1, group: null });
     expect(spot("tight", "device_full")).toMatchObject({ rank: 0 });
-    expect(spot("bad", "unsupported")).toMatchObject({ group: 1, field: "tensor_parallel" });
+    expect(spot("bad", "indivisible")).toMatchObject({ group: 1, field: "tensor_parallel" });
     expect(spot("bad", "unknown_node")).toMatchObject({ group: 3, field: "nodes" });
     expect(spot("bad", "unplaced").node).toBe("start");
     expect(spot("here", "no_device")).toMatchObject({ rank: 0 });
@@ -286,7 +286,7 @@ describe("problems", () => {
     expect(more?.placement?.groups[1]).toEqual({ nodes: ["llm_cfg_text"], ranks: [1], memory: "31GiB" });
     const free = fixes("tight", "device_full").at(-1);
     expect(free?.placement?.groups[0]).toEqual({ nodes: ["*"], ranks: [0] });
-    expect(fixes("bad", "unsupported")[0]?.placement?.groups[1]).toEqual({
+    expect(fixes("bad", "indivisible")[0]?.placement?.groups[1]).toEqual({
       nodes: ["llm_cfg_text"],
       ranks: [1],
       memory: "60GiB",

@@ -210,12 +210,11 @@ function fresh(nodes: string[], ranks: readonly number[], walks: readonly string
   };
 }
 
-/** With one more group, or with an author's group widened to do the same. */
+/** With one more group, or with an author's group on these ranks, of replicas or shards, widened to do the same. */
 function joined(groups: readonly Group[], added: Group, wish: Wish): Group[] {
   for (const strict of [true, false])
     for (const [index, group] of groups.entries()) {
-      const alike = same(group.ranks, added.ranks) && (group.replicas ?? 1) === (added.replicas ?? 1);
-      if (!alike || group.nodes.includes(ALL)) continue;
+      if (!same(group.ranks, added.ranks) || group.nodes.includes(ALL)) continue;
       for (const wider of unions(group, added, strict)) {
         const candidate = groups.map((other, at) => (at === index ? wider : other));
         if (fits(candidate, wish, strict)) return candidate;

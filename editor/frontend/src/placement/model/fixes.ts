@@ -32,10 +32,13 @@ export function fixesOf(
 const MENDERS: Record<string, Mender> = {
   unsupported: (problem, placement, graph) => {
     const { group: index, field } = spotOf(problem, placement, graph);
+    if (index === null || field !== "host") return [];
+    return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
+  },
+  indivisible: (problem, placement, graph) => {
+    const { group: index } = spotOf(problem, placement, graph);
     const group = index === null ? undefined : placement.groups[index];
     if (!group || index === null) return [];
-    if (field === "host")
-      return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
     const ranks = group.ranks.slice(0, group.replicas ?? 1);
     return [
       { label: strings.placement.width1, placement: setGroup(placement, index, { ranks, tensor_parallel: 1 }) },

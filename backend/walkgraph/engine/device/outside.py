@@ -1,0 +1,57 @@
+"""What the choices of an engine follow from besides its calls: the time, and the progress of its device.
+
+An engine asks for it here and nowhere else. So another engine that gets the same calls, and the same answers to these
+questions, makes the same choices: the shards of a rank depend on it. Imports no torch.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from walkgraph.engine.device.marks import Mark
+
+
+class Outside(Protocol):
+    def time(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def own(self) -> float:
+        """Monotonic seconds for telemetry, which no choice follows from."""
+        ...
+
+    def mark(self, mark: Mark) -> Mark:
+        """A mark that is asked in place of this one."""
+        ...
+
+    def span(self, began: float, finished: float) -> tuple[float, float]:
+        """The times of a launch, in place of these, which were measured here."""
+        ...
+
+
+class AskedMark:
+    """A mark whose progress somebody else tells."""
+
+    __slots__ = ("own", "query", "synchronize", "wait")
+
+    def __init__(self, own: Mark, reached: Callable[[Mark], bool]) -> None:
+        """`reached`: answers `query` for the mark."""
+        self.own, self.query = own, partial(reached, own)
+        self.synchronize, self.wait = own.synchronize, own.wait
+
+
+class Firsthand:
+    """An engine's own clock and device."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.time = self.own = clock
+
+    def mark(self, mark: Mark) -> Mark:
+        return mark
+
+    def span(self, began: float, finished: float) -> tuple[float, float]:
+        return began, finished
+
+
+FIRSTHAND: Outside = Firsthand()

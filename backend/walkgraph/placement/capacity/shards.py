@@ -1,0 +1,102 @@
+"""Problems and warnings about tensor-parallel groups of a placement."""
+
+from collections.abc import Iterator, Mapping
+
+from walkgraph.graph.catalogue import Catalogue, Component
+from walkgraph.graph.language.shaping import component_of
+from walkgraph.graph.problems import Problem
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.document import Group
+from walkgraph.placement.sizes import WeightSizes
+from walkgraph.placement.tables import Plan
+
+
+def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
+    """Problems of groups with shards that need no tables."""
+    for index, group in enumerate(assignment.placement.groups):
+        if group.tensor_parallel == 1:
+            continue
+        if len(group.ranks) == group.tensor_parallel * group.replicas:
+            yield from _ranks(assignment, group, f"/groups/{index}")
+        yield from _nodes(assignment, catalogue, index)
+
+
+def undividable(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assignment) -> Iterator[Problem]:
+    """Weights that can't be divided over as many shards."""
+    for rank in plan.ranks:
+        if not rank.shards or rank.repeats:
+            continue
+        used = {plan.nodes[node].weights for node in rank.nodes}
+        for name, sizes in known.items():
+            why = sizes.undividable(len(rank.shards)) if name in used else None
+            if why is not None:
+                groups = enumerate(assignment.placement.groups)
+                at = next(i for i, group in groups if group.tensor_parallel > 1 and rank.rank in group.ranks)
+                message = f"weights `{name}` can't be divided: {why}; take another number of ranks"
+                yield Problem("indivisible", f"/groups/{at}/tensor_parallel", message)
+
+
+def judge_moves(plan: Plan) -> Iterator[Problem]:
+    """States that would leave or enter a rank with shards, each of which has a part of them."""
+    divided = {rank.rank for rank in plan.ranks if rank.shards}
+    found: dict[tuple[int, Rank, Rank], None] = {}
+    for walk in plan.walks:
+        for edge in walk.edges:
+            source, target = walk.uses[edge.source.use], walk.uses[edge.target.use]
+            carried = edge.source.kind == edge.target.kind == "use" and target.op == "import"
+            if carried and not divided.isdisjoint((source.rank, target.rank)):
+                found[source.states[0], source.rank, target.rank] = None
+    for state, source, target in found:
+        message = (
+            f"state `{plan.states[state].name}` would move from rank {source} to rank {target}, and states of "
+            f"tensor-parallel ranks stay where they are; place the nodes that are bound to it together"
+        )
+        yield Problem("unsupported", "/groups", message)
+
+
+def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
+    devices = {entry.rank: entry.device for entry in assignment.placement.ranks}
+    for position, rank in enumerate(group.ranks):
+        if rank in group.ranks[:position]:
+            message = f"rank {rank} is given twice; each shard needs a rank of its own"
+            yield Problem("duplicate_rank", f"{at}/ranks/{position}", message)
+        elif (devices.get(rank) == "cpu") != (devices.get(first := assignment.shards(Rank(rank))[0]) == "cpu"):
+            message = f"ranks {first} and {rank} would share nodes across a GPU and a CPU; take one kind"
+            yield Problem("mixed_devices", f"{at}/ranks/{position}", message)
+    for index, other in enumerate(assignment.placement.groups):
+        for position, rank in enumerate(other.ranks):
+            first = assignment.shards(Rank(rank))[0] if rank in group.ranks else rank
+            if rank != first and other.ranks != group.ranks:
+                message = (
+                    f"rank {rank} holds a shard of what rank {first} serves and nothing else; take rank {first}, or "
+                    f"another one on the same device"
+                )
+                yield Problem("shared_shard", f"/groups/{index}/ranks/{position}", message)
+
+
+def _nodes(assignment: Assignment, catalogue: Catalogue, index: int) -> Iterator[Problem]:
+    """Nodes of the group's first rank that can't be divided: every shard computes all of them. Those without weights
+    are small."""
+    group, at = assignment.placement.groups[index], f"/groups/{index}"
+    here = _components(assignment, catalogue, group.ranks[0])
+    whole = [name for name, component in here.items() if component.weights and not component.tensor_parallel]
+    if not any(component.tensor_parallel for component in here.values()):
+        message = "none of its nodes can be divided; set `tensor_parallel` to 1, with one rank"
+        yield Problem("indivisible", f"{at}/tensor_parallel", message)
+    elif whole:
+        names = ", ".join(f"`{name}`" for name in whole)
+        message = f"{names} can't be divided: each of its ranks computes all of it; to do that once, add a rank for it"
+        yield Problem("repeated_nodes", at, message, "warning")
+
+
+def _components(assignment: Assignment, catalogue: Catalogue, rank: int) -> dict[str, Component]:
+    """The nodes that are used on a rank, with their components."""
+    found: dict[str, Component] = {}
+    for walk in assignment.walks.values():
+        for entry in walk.entries:
+            node = assignment.graph.nodes.get(entry.node)
+            component = component_of(catalogue, node) if node is not None else None
+            if component is not None and assignment.rank(entry.node, walk.name) == rank:
+                found[entry.node] = component
+    return found

@@ -1,0 +1,87 @@
+"""Tensor-parallel groups of real processes on CPUs: their answers are those of one rank, and they end together."""
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.deployment import KV_BYTES, Deployment, deployed
+from walkgraph.components import catalogue
+from walkgraph.graph import codec
+from walkgraph.graph.document import Graph
+from walkgraph.ids import RunId
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.tables import Plan
+from walkgraph.wire import messages as m
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
+WORDS = "a heron stands in the river while rain falls on two boats and three oars".split()
+LONG: dict[str, Any] = {"max_tokens": 4000, "temperature": 1.0, "seed": 1}
+
+
+def planned(name: str, sources: dict[str, str], shards: int) -> tuple[Graph, Plan]:
+    """A bundled graph with small weights at random, on as many CPU ranks."""
+    document = json.loads((GRAPHS / f"{name}.json").read_text())
+    for key, source in sources.items():
+        document["weights"][key]["source"] = source
+    graph = codec.load(json.dumps(document).encode())
+    ranks = tuple(RankDevice(rank=rank, device="cpu") for rank in range(shards))
+    group = Group(nodes=("*",), ranks=tuple(range(shards)), tensor_parallel=shards)
+    made = assemble(Assignment(graph, Placement(name="shards", groups=(group,), ranks=ranks)), catalogue())
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    return graph, msgspec.structs.replace(made, ranks=kept)
+
+
+async def written(deployment: Deployment, count: int) -> dict[int, Any]:
+    """The answers to many questions at once, short and long, urgent or not, of which some are not waited for."""
+    draw = random.Random(1)
+    runs: dict[int, str] = {}
+    for number in range(count):
+        text = " ".join(draw.choices(WORDS, k=draw.choice((2, 9, 60))))
+        params = {"seed": number, "max_tokens": draw.choice((3, 20, 40)), "temperature": 1.0}
+        inputs = {"prompt": (m.Small(value=text),)}
+        run = deployment.submit("complete", params, inputs=inputs, priority=draw.choice((0, 0, 3)))
+        if draw.random() < 0.3:
+            deployment.process.send(m.Abort(run=RunId(run)))
+        else:
+            runs[number] = run
+    ends = [await deployment.end(run) for run in runs.values()]
+    assert [end.error for end in ends] == [None] * len(runs)
+    return {number: dict(deployment.outputs[run]) for number, run in runs.items()}
+
+
+async def test_shards_answer_as_one_rank_does() -> None:
+    found: dict[int, dict[int, Any]] = {}
+    for shards in (1, 2, 4):
+        async with deployed(*planned("llm", {"llm": "random:qwen3-tiny:0"}, shards)) as deployment:
+            found[shards] = await written(deployment, 16)
+            assert [rank.restarts for rank in deployment.status.ranks] == [0] * shards
+    assert found[1] == found[2] == found[4]
+    assert len({repr(answer) for answer in found[1].values()}) > 8, "else it tests less"
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_shard_that_dies_ends_its_group_and_all_come_back(lost: int) -> None:
+    graph, plan = planned("llm", {"llm": "random:qwen3-tiny:0"}, 2)
+    async with deployed(graph, plan) as deployment:
+        before = await written(deployment, 2)
+        starts = [deployment.pid(rank) for rank in (0, 1)]
+        run = deployment.submit("complete", LONG, inputs={"prompt": (m.Small(value=WORDS[1]),)})
+        await deployment.until(lambda: len(deployment.outputs[run]["text"]) > 2)
+        os.kill(starts[lost], signal.SIGKILL)
+        end = await deployment.end(run)
+        assert end.error is not None
+        assert end.error.code == "worker_lost"
+        await deployment.until(lambda: deployment.status.state != "ready")
+        await deployment.ready()
+        assert all(deployment.pid(rank) != starts[rank] for rank in (0, 1))
+        assert await written(deployment, 2) == before
