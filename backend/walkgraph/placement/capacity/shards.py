@@ -64,6 +64,11 @@ def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
         elif (devices.get(rank) == "cpu") != (devices.get(first := assignment.shards(Rank(rank))[0]) == "cpu"):
             message = f"ranks {first} and {rank} would share nodes across a GPU and a CPU; take one kind"
             yield Problem("mixed_devices", f"{at}/ranks/{position}", message)
+        elif devices.get(rank) != "cpu" and (twin := _twin(assignment, devices, rank)) is not None:
+            message = (
+                f"ranks {twin} and {rank} hold shards of the same nodes on `{devices.get(rank)}`; take another GPU"
+            )
+            yield Problem("shared_device", f"{at}/ranks/{position}", message)
     for index, other in enumerate(assignment.placement.groups):
         for position, rank in enumerate(other.ranks):
             first = assignment.shards(Rank(rank))[0] if rank in group.ranks else rank
@@ -75,12 +80,22 @@ def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
                 yield Problem("shared_shard", f"/groups/{index}/ranks/{position}", message)
 
 
+def _twin(assignment: Assignment, devices: Mapping[int, str], rank: int) -> int | None:
+    """An earlier shard on the same device."""
+    for other in assignment.shards(Rank(rank)):
+        if other == rank:
+            return None
+        if devices.get(other) == devices.get(rank):
+            return other
+    return None
+
+
 def _nodes(assignment: Assignment, catalogue: Catalogue, index: int) -> Iterator[Problem]:
-    """Nodes of the group's first rank that can't be divided: every shard computes all of them. Those without weights
-    are small."""
+    """Nodes of the group's first rank that can't be divided: every shard computes all of them. Those without weights,
+    and those on the host, are small."""
     group, at = assignment.placement.groups[index], f"/groups/{index}"
     here = _components(assignment, catalogue, group.ranks[0])
-    whole = [name for name, component in here.items() if component.weights and not component.tensor_parallel]
+    whole = [name for name, one in here.items() if one.weights and not (one.tensor_parallel or one.host)]
     if not any(component.tensor_parallel for component in here.values()):
         message = "none of its nodes can be divided; set `tensor_parallel` to 1, with one rank"
         yield Problem("indivisible", f"{at}/tensor_parallel", message)

@@ -1,0 +1,110 @@
+"""Tensor-parallel groups: what they can't be, where their bytes are, and which ranks belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.deployment import graph_named
+from walkgraph.components import catalogue, families
+from walkgraph.graph.problems import Problem
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.plan import PlanResult, plan
+from walkgraph.placement.show import render
+from walkgraph.placement.sizes import find_sizes
+from walkgraph.placement.succession import same_processes
+from walkgraph.placement.tables import Plan
+
+GIB = 2**30
+FOUR = tuple(f"cuda:{number}" for number in range(4))
+HARDWARE = Hardware(
+    host="here",
+    devices=tuple(Device(name=name, total=100 * GIB, free=100 * GIB) for name in ("cpu", *FOUR)),
+    cores=8,
+    shm=GIB,
+)
+SIZES = find_sizes(families())
+WIDE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1), "tensor_parallel": 2}
+
+
+def planned(*groups: dict[str, Any], devices: tuple[str, ...] = ("cuda:0", "cuda:1"), graph: str = "llm") -> PlanResult:
+    placed = tuple(Group(**group) for group in groups)
+    ranks = tuple(RankDevice(rank=rank, device=device) for rank, device in enumerate(devices))
+    return plan(graph_named(graph), Placement(name="p", groups=placed, ranks=ranks), HARDWARE, catalogue(), SIZES)
+
+
+def made(result: PlanResult) -> Plan:
+    assert result.plan is not None, result.problems
+    return result.plan
+
+
+def coded(result: PlanResult, code: str) -> Problem:
+    [found] = [problem for problem in result.problems if problem.code == code]
+    return found
+
+
+ALONE = {"nodes": ("prompt",), "ranks": (1,)}
+THREE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1, 2), "tensor_parallel": 3}
+
+
+@pytest.mark.parametrize(
+    ("groups", "devices", "code", "pointer"),
+    [
+        ([{**WIDE, "ranks": (0, 0)}], FOUR[:1], "duplicate_rank", "/groups/0/ranks/1"),
+        ([WIDE], ("cuda:0", "cpu"), "mixed_devices", "/groups/0/ranks/1"),
+        ([WIDE], ("cuda:0", "cuda:0"), "shared_device", "/groups/0/ranks/1"),
+        ([WIDE, ALONE], FOUR[:2], "shared_shard", "/groups/1/ranks/0"),
+        ([THREE], FOUR[:3], "indivisible", "/groups/0/tensor_parallel"),
+    ],
+)
+def test_groups_that_can_not_be(
+    groups: list[dict[str, Any]], devices: tuple[str, ...], code: str, pointer: str
+) -> None:
+    found = planned(*groups, devices=devices)
+    problem = coded(found, code)
+    assert found.plan is None
+    assert (problem.pointer, problem.severity) == (pointer, "error")
+
+
+def test_shards_have_a_part_of_weights_and_caches() -> None:
+    alone = made(planned({"nodes": ("*",), "ranks": (0,)}, devices=("cuda:0",)))
+    wide = made(planned(WIDE))
+    [one], two = alone.ranks, wide.ranks
+    assert [rank.shards for rank in two] == [(0, 1), (0, 1)]
+    assert [rank.repeats for rank in two] == [False, True]
+    assert two[0].nodes == two[1].nodes == one.nodes
+    whole, halves = dict(one.budget), [dict(rank.budget) for rank in two]
+    for half in halves:
+        assert whole["weights llm"] / 2 <= half["weights llm"] < whole["weights llm"] * 0.52
+    assert two[0].kv_bytes == two[1].kv_bytes, "they have the same pages"
+    assert {use.rank for walk in wide.walks for use in walk.uses} == {0}, "the first one serves"
+    shown = render(wide)
+    assert "shard 1 of 2" in shown
+    assert "shard 2 of 2" in shown
+
+
+def test_nodes_with_weights_that_can_not_be_divided_are_named() -> None:
+    speaker = planned(WIDE, graph="orpheus")
+    assert coded(speaker, "repeated_nodes").message.startswith("`vocoder` can't be divided")
+    apart = planned(
+        WIDE,
+        {"nodes": ("vocoder", "audio_out"), "ranks": (2,)},
+        devices=("cuda:0", "cuda:1", "cuda:1"),
+        graph="orpheus",
+    )
+    assert not [problem for problem in apart.problems if problem.code == "repeated_nodes"]
+    assert made(apart).ranks[2].shards == ()
+
+
+def test_each_replica_has_its_shards() -> None:
+    group = {"nodes": ("*",), "ranks": (0, 1, 2, 3), "tensor_parallel": 2, "replicas": 2}
+    both = made(planned(group, devices=FOUR))
+    assert [rank.shards for rank in both.ranks] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert {use.rank for walk in both.walks for use in walk.uses} == {0, 2}
+
+
+def test_plans_with_shards_are_taken_up_by_new_processes() -> None:
+    wide = made(planned(WIDE))
+    assert not same_processes(wide, wide)
