@@ -28,7 +28,7 @@ class Shard(Protocol):
 
     @property
     def index(self) -> int:
-        """From 0; the shard 0 is the group's leader."""
+        """From 0; the first one serves, and the others repeat what it does."""
         ...
 
     @property
