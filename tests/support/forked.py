@@ -42,6 +42,7 @@ from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, 
 from walkgraph.worker import serve
 from walkgraph.worker.events import Arrived
 from walkgraph.worker.io.links import Links
+from walkgraph.worker.shards import membership
 
 LONGEST = 60.0
 """Seconds for what takes one or two on an idle machine."""
@@ -124,7 +125,7 @@ class OwnForks:
         def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             if self._losing:
-                serve.Links = Losing  # type: ignore[misc]  (in this process alone)
+                membership.Links = Losing  # type: ignore[misc]  (in this process alone)
             serve.serve(directory, rank, start)
 
         child = self._alive[rank, start] = Child(fork(work))

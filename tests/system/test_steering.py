@@ -68,6 +68,8 @@ async def test_a_breakpoint_is_come_to_at_its_iteration(loops: Deployment) -> No
     run = loops.submit("climb", CLIMB)
     said = await paused(loops, run, lambda said: any((c.use, c.iteration) == ("grow", (2,)) for c in said.held))
     assert said.breakpoint == "b"
+    # Another rank sends the values.
+    await loops.until(lambda: len(loops.outputs[run]["value"]) > 1)
     assert loops.outputs[run]["value"] == [1, 2]
     loops.process.send(Watch())
     steer(loops, run, "resume")

@@ -183,7 +183,7 @@ def test_a_shard_has_its_part_of_weights_and_caches(family: str, shape: str, cou
     assert shard.caches[node] == token_numbers(llm.layers, kv_heads, llm.head_dim)
     assert shard.workspace == whole.workspace
     assert shard.experts.get("model", 0) * count == whole.experts.get("model", 0)
-    assert shard.part_bytes("model", 2, eighth=True) <= shard.part_bytes("model", 2) < whole.part_bytes("model", 2)
+    assert shard.part_bytes("model", 2, "fp8") <= shard.part_bytes("model", 2) < whole.part_bytes("model", 2)
 
 
 def is_whole(name: str) -> bool:

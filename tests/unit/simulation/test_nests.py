@@ -40,7 +40,7 @@ def test_every_nest_ends_right_and_frees_all(request: pytest.FixtureRequest) -> 
     if worlds >= MANY:
         assert {"not_found", "shutting_down"} <= ends.keys()
         assert counts["deployments lost while others may call them"]
-    assert all(counts[f"runs {depth} deep"] for depth in range(1, MOST_DEEP + 1))
+        assert all(counts[f"runs {depth} deep"] for depth in range(1, MOST_DEEP + 1))
 
 
 def without_waiting(lacking: Demand, priority: int, holders: list[Holder]) -> list[str]:

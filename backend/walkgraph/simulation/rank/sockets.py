@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import zmq
 
@@ -90,27 +89,6 @@ class SimulatedContext:
 
     def socket(self, kind: int) -> SimulatedConnection:
         return SimulatedConnection(*self._made)
-
-
-class SimulatedPoller:
-    """Never waits: a simulated worker takes a turn only if there is something to do."""
-
-    def __init__(self) -> None:
-        self._sockets: set[Any] = set()
-
-    def __contains__(self, socket: Any) -> bool:
-        return socket in self._sockets
-
-    def register(self, socket: Any, flags: int) -> None:
-        self._sockets.add(socket)
-
-    modify = register
-
-    def unregister(self, socket: Any) -> None:
-        self._sockets.discard(socket)
-
-    def poll(self, timeout: int) -> list[tuple[Any, int]]:
-        return []
 
 
 def _nowhere(frames: Frames) -> bool:

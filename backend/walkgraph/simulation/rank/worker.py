@@ -17,7 +17,7 @@ from walkgraph.simulation.rank.checked_core import CheckedCore
 from walkgraph.simulation.rank.device import SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.kept import SimulatedMemo
-from walkgraph.simulation.rank.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
+from walkgraph.simulation.rank.sockets import SimulatedContext, SimulatedSocket, address_of
 from walkgraph.simulation.rank.states import PAGE_TOKENS
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.telemetry.emit import Emitter
@@ -153,9 +153,7 @@ class SimulatedWorker:
 
     def _connected(self, links: type[Links], context: SimulatedContext) -> Links:
         conductor, inbox = cast("Any", self._conductor), cast("Any", self._inbox)
-        poller = cast("Any", SimulatedPoller())
-        start = self.here.start
-        return links(self.rank, start, conductor, inbox, cast("Any", context), self._carrier, Places(), poller)
+        return links(self.rank, self.here.start, conductor, inbox, cast("Any", context), self._carrier, Places())
 
     def _boot(self) -> None:
         if self.stopped:
