@@ -195,7 +195,8 @@ class Processes:
             return
         if worker.pidfd is not None:
             os.close(worker.pidfd)
-        (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
+        for name in "rank", "shard":
+            (self._directory / f"{name}{rank}.{worker.start}").unlink(missing_ok=True)
         self._events.append(Died(rank, worker.start, code))
 
 

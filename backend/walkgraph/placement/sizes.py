@@ -110,7 +110,7 @@ class WeightSizes:
     divided: Mapping[str, LanguageConfig] = field(default_factory=dict[str, LanguageConfig])
     """Part -> the network that a tensor-parallel group divides."""
 
-    def undividable(self, count: int) -> str | None:
+    def indivisible(self, count: int) -> str | None:
         """Why the networks can't be divided over `count` shards, in a clause; None if they can."""
         return next(filter(None, (shardable(llm, count) for llm in self.divided.values())), None)
 

@@ -173,7 +173,7 @@ DIVIDED = [
 def test_a_shard_has_its_part_of_weights_and_caches(family: str, shape: str, count: int, kv_heads: int) -> None:
     whole = find_sizes(families())(Weights(family=family, source=f"random:{shape}:0"))
     llm, node = whole.divided["model"], f"{family}.backbone"
-    assert whole.undividable(count) is None
+    assert whole.indivisible(count) is None
     assert whole.shard(1) is whole
     shard = whole.shard(count)
     replicated = sum(math.prod(tensor) for name, tensor in language_model(llm).expected.items() if is_whole(name))
@@ -193,7 +193,7 @@ def is_whole(name: str) -> bool:
 
 def test_the_reason_that_weights_cant_be_divided_is_told() -> None:
     whole = find_sizes(families())(Weights(family="llm", source="random:qwen3-tiny:0"))
-    assert "4 heads can't be divided by 3" in (whole.undividable(3) or "")
+    assert "4 heads can't be divided by 3" in (whole.indivisible(3) or "")
     with pytest.raises(ValueError, match="4 heads"):
         whole.shard(3)
 

@@ -1,4 +1,4 @@
-"""What the choices of an engine follow from besides its calls: the time, and the progress of its device.
+"""The outside of an engine, which its choices follow from besides its calls: the time, and its device's progress.
 
 An engine asks for it here and nowhere else. So another engine that gets the same calls, and the same answers to these
 questions, makes the same choices: the shards of a rank depend on it. Imports no torch.

@@ -20,7 +20,7 @@ from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import kept_in, whole_pages
 from walkgraph.placement.capacity.facts import Facts
-from walkgraph.placement.capacity.shards import undividable
+from walkgraph.placement.capacity.shards import indivisible
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.document import PRECISION, size_in_bytes
@@ -126,7 +126,7 @@ def budget(
         "largest": _demand(assignment.graph, plan, largest=True),
     }
     needs = [_need(assignment, plan, hardware, catalogue, known, demand, transports, rank) for rank in plan.ranks]
-    found.problems.extend(undividable(plan, known, assignment))
+    found.problems.extend(indivisible(plan, known, assignment))
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
     found.capacities = {need.rank.rank: need.memory for need in needs}
@@ -187,7 +187,7 @@ def _need(
 def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
     """The sizes of a rank's shard, or of all where it can't be divided, which is a problem of its own."""
     count = len(rank.shards) or 1
-    return sizes if sizes.undividable(count) else sizes.shard(count)
+    return sizes if sizes.indivisible(count) else sizes.shard(count)
 
 
 def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:

@@ -22,14 +22,14 @@ def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Probl
         yield from _nodes(assignment, catalogue, index)
 
 
-def undividable(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assignment) -> Iterator[Problem]:
+def indivisible(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assignment) -> Iterator[Problem]:
     """Weights that can't be divided over as many shards."""
     for rank in plan.ranks:
         if not rank.shards or rank.repeats:
             continue
         used = {plan.nodes[node].weights for node in rank.nodes}
         for name, sizes in known.items():
-            why = sizes.undividable(len(rank.shards)) if name in used else None
+            why = sizes.indivisible(len(rank.shards)) if name in used else None
             if why is not None:
                 groups = enumerate(assignment.placement.groups)
                 at = next(i for i, group in groups if group.tensor_parallel > 1 and rank.rank in group.ranks)

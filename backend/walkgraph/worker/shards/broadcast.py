@@ -1,4 +1,4 @@
-"""What the first shard of a group tells the others: records, in the order in which all of them ask for it.
+"""The broadcast of a group's first shard to the others: records, in the order in which all of them ask for them.
 
     time        a reading of the first shard's clock
     reached     whether its device had reached a mark
@@ -21,6 +21,7 @@ import msgspec
 from walkgraph.errors import GroupBroken
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
+from walkgraph.wire.sockets import socket_path
 
 _HEAD = struct.Struct("<cI")
 _TIME, _REACHED, _SPAN = struct.Struct("<d"), struct.Struct("<?"), struct.Struct("<dd")
@@ -35,15 +36,15 @@ class ShardsApart(GroupBroken):
 
 
 def address(directory: Path, rank: Rank, start: int) -> Path:
-    """Where a shard listens to its group's first one."""
-    return directory / f"shard{rank}.{start}"
+    """The path of the socket on which a shard listens to its group's first one."""
+    return socket_path(directory, f"shard{rank}.{start}")
 
 
 class Broadcast:
     """The first shard's end, which writes to all others."""
 
     def __init__(self, targets: Sequence[Path]) -> None:
-        """Connects. Raises OSError for a shard that has ended."""
+        """Connects. Raises ShardsApart for a shard that has ended."""
         self._sockets = [_connected(path) for path in targets]
         self._encoder = msgspec.msgpack.Encoder()
 
@@ -60,7 +61,7 @@ class Broadcast:
         self._write(MESSAGES, self._encoder.encode(messages))
 
     def arrivals(self, messages: Sequence[m.BetweenWorkers]) -> None:
-        """Their values must be inside."""
+        """`messages`: with their values inside."""
         self._write(ARRIVALS, self._encoder.encode(messages))
 
     def close(self) -> None:

@@ -35,7 +35,6 @@ class Membership:
     """The rank whose part it takes."""
     shard: Shard
     outside: Outside
-    """What its engine's choices follow from."""
     run: Callable[[WorkerLoop], None]
     """Runs the loop until it is stopped."""
 

@@ -23,7 +23,7 @@ Arrival = Arrived | FromPart | tuple[str, ErrorInfo]
 
 
 class FirstLinks(Links):
-    """Those of a group's first shard."""
+    """The links of a group's first shard."""
 
     _told: Broadcast | None = None
 
@@ -74,7 +74,7 @@ class FirstLinks(Links):
 
 
 class OtherLinks(Links):
-    """Those of any other shard: nothing is sent, as the first one sends it."""
+    """The links of any other shard: nothing is sent, as the first one sends it."""
 
     _told: Receiver | None = None
 

@@ -1,4 +1,4 @@
-"""What the choices of a shard's engine follow from: the first one tells what it observes, and the others take that."""
+"""The outside of a shard's engine: the first shard tells what it observes, and the others take that."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,8 @@ class RepeatedOutside:
         return self._told.span()
 
     def _reached(self, mark: Mark) -> bool:
-        """What comes behind a mark that the first shard's device had reached reads what came before it here, too."""
+        """The first shard's answer. This device waits for a mark that was reached there, so that readers behind it find
+        the same values."""
         reached = self._told.reached()
         if reached:
             mark.synchronize()
