@@ -95,7 +95,7 @@ def layer_errors(config: LanguageConfig, exact: LanguageModel, kept: LanguageMod
 
 
 def change(layer: Any, whole: LanguageModel, x: Tensor) -> Tensor:
-    """What a layer adds to rows x `[R, W]` of one text."""
+    """The rows that a layer adds to rows x `[R, W]` of one text."""
     attend = PackedAttend((TOKENS,), mask=causal_mask(TOKENS).to(x.device))
     rotation = whole.model.rope(torch.arange(TOKENS, device=x.device))
     found: DecoderLayer = layer
@@ -137,7 +137,7 @@ def linears(given: argparse.Namespace) -> Iterator[common.Row]:
 
 
 def fused(shape: Shape, rows: int, n: int, k: int, device: str) -> dict[str, Any]:
-    """What a step does with the product in the same call."""
+    """The other work that a step does in the call of the product."""
     options: dict[str, Any] = {"gated": shape.gated}
     if shape.norm:
         options["norm"] = torch.ones(k, device=device).bfloat16()

@@ -1,5 +1,6 @@
-"""Where the conductor sends the runs of conversations, with one replica and with several: the share of their inputs
-that is found in the replica's cache, the work of the busiest replica over the mean, and the conductor's time for a run.
+"""Measures where the conductor sends the runs of conversations, with one replica and with several: the share of their
+inputs that is found in the replica's cache, the work of the busiest replica over the mean, and the conductor's time for
+a run.
 
 The conductor is the real one; ranks are simulated. A rank keeps what it has read, up to `--cache` bytes, the latest of
 it, and takes a time for a run that grows with what it doesn't find. All conversations begin with one system prompt.
@@ -39,7 +40,7 @@ POOL = m.PoolSize(states=("main",), pages=20_000, page_tokens=16, page_bytes=102
 
 
 class Cache:
-    """What a rank has read: the latest prefixes of conversations, told by their turns."""
+    """The latest prefixes of conversations that a rank has read, by their turns."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._size = limit, 0
@@ -75,7 +76,7 @@ class World:
         self.read = self.found = self.runs = 0
         self.work: Counter[int] = Counter()
         self.seconds = 0.0
-        """Of the conductor."""
+        """Seconds of the conductor."""
         self._perform(self.core.begin(0.0))
 
     def converse(self, clients: int, turns: int, conversations: int) -> None:

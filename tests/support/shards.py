@@ -41,7 +41,7 @@ class Imagined:
 
 
 def in_threads(at: Path, count: int, work: Callable[[Shard], T], **options: Any) -> list[T]:
-    """What each shard of a group returns."""
+    """Return the result of `work` on each shard of a group."""
 
     def one(index: int) -> T:
         shard = HostShard(at, index, count, **options)
@@ -55,8 +55,8 @@ def in_threads(at: Path, count: int, work: Callable[[Shard], T], **options: Any)
 
 
 def in_processes(count: int, work: Callable[..., Any], *arguments: Any, asked: Sequence[int] = ()) -> list[Any]:
-    """What `work(index, count, *arguments)` returns in each process, or in those `asked`: plain values. None for one
-    that died; an error of ours is returned as its class's name. All have ended when it returns."""
+    """Return the results of `work(index, count, *arguments)` in all processes, or in those `asked`: plain values, None
+    for a process that died, and the class's name for an error of ours. All have ended when it returns."""
     context = get_context("forkserver")
     # The processes are forked from one that has imported what they need.
     context.set_forkserver_preload([work.__module__])

@@ -51,7 +51,7 @@ class Answers(NamedTuple):
     tokens: dict[str, list[int]]
     """Model -> what a run samples after a prompt; by calls of the real engine."""
     text: list[str]
-    """What the graph `llm` writes with device loops."""
+    """The text that the graph `llm` writes with device loops."""
 
 
 def answers(shard: Shard) -> Answers:

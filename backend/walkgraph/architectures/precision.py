@@ -16,7 +16,7 @@ from walkgraph.layers.linear.int4 import Int4Weight
 from walkgraph.layers.moe.sparse_mlp import SparseMLP
 
 _CONVERTED = "converted"
-"""Under this name, the modules of a weight set keep that they are in eight bits."""
+"""The key under which the modules of a weight set record that they are in eight bits."""
 
 
 def converts(context: LoadContext) -> bool:
@@ -33,7 +33,7 @@ def freed(device: torch.device) -> None:
 
 
 class Kept:
-    """How the tensors of a module are kept, which is built only for its names."""
+    """The format in which each tensor of a module is kept. The module is built only for its names."""
 
     def __init__(self, module: nn.Module, precision: str) -> None:
         """Raises `Refused` if the module has no weights that four bits are for."""

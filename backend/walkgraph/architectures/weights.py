@@ -45,7 +45,7 @@ class Loading(TypedDict, total=False):
     """Defaults to float32."""
     progress: Progress | None
     precision: str
-    """As in `LoadContext`."""
+    """The number format, as in `LoadContext`."""
 
 
 class Names(NamedTuple):

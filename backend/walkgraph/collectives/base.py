@@ -28,7 +28,7 @@ class Shard(Protocol):
 
     @property
     def index(self) -> int:
-        """From 0; the first one serves, and the others repeat what it does."""
+        """Number of the shard, from 0. The first one serves, and the others repeat what it does."""
         ...
 
     @property

@@ -77,7 +77,7 @@ class Ranks:
 
     @property
     def failure(self) -> str | None:
-        """Why the deployment has failed; None if it has not, as there are replicas without the ranks that have."""
+        """The reason that the deployment has failed; None while replicas without failed ranks can serve."""
         failed = {worker.rank: worker.reason for worker in self._workers.values() if worker.state == "failed"}
         plan = self.orders.plan
         if failed.keys() <= plan.replicated and any(failed.keys().isdisjoint(one.ranks) for one in plan.alternatives):

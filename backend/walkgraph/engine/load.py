@@ -213,8 +213,8 @@ def _wanted(plan: Plan, here: RankPlan, node: NodePlan, shard: Shard) -> _Wanted
 
 
 def _agreed(wanted: Sequence[_Wanted]) -> list[_Wanted]:
-    """With the precision of each weight set, which all its operators that have one choose alike. Raises `Refused`
-    otherwise."""
+    """The operators with the precision of their weight sets. Raises `Refused` if operators of one set choose different
+    ones."""
     chosen: dict[Hashable, str] = {}
     for one in wanted:
         if PRECISION in one.network.options:

@@ -106,12 +106,12 @@ class WeightSizes:
     experts: Mapping[str, int] = field(default_factory=dict[str, int])
     """As in `Shape`."""
     linears: Mapping[str, int] = field(default_factory=dict[str, int])
-    """As in `Shape`."""
+    """Part -> count of numbers, as in `Shape`."""
     divided: Mapping[str, LanguageConfig] = field(default_factory=dict[str, LanguageConfig])
     """Part -> the network that a tensor-parallel group divides."""
 
     def indivisible(self, count: int) -> str | None:
-        """Why the networks can't be divided over `count` shards, in a clause; None if they can."""
+        """The reason that the networks can't be divided over `count` shards, in a clause; None if they can."""
         return next(filter(None, (shardable(llm, count) for llm in self.divided.values())), None)
 
     def shard(self, count: int) -> "WeightSizes":

@@ -306,7 +306,7 @@ class Alternative(Table, frozen=True):
 
     index: int
     replicas: dict[int, int]
-    """How many replicas groups have -> the one of them that is taken, counted from 0. Groups with equally many take the
+    """Number of replicas of groups -> the one of them that is taken, counted from 0. Groups with equally many take the
     same one."""
     walks: tuple[int, ...]
     """Walks in the order of `Plan.walks`: the document's, chunked twins, state moves."""

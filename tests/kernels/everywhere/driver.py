@@ -26,7 +26,7 @@ class Usage(NamedTuple):
     shared: int
     """Bytes of a block's shared memory."""
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     local: int
     """Bytes of a thread's own memory, where what has no register goes."""
 

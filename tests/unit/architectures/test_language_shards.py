@@ -125,7 +125,7 @@ def test_a_shards_caches_have_its_key_and_value_heads(count: int, kv_heads: int)
 
 @pytest.mark.parametrize(("precision", "bar"), [("bf16", 1e-5), ("fp8", 0.1)])
 def test_every_form_gives_the_logits_of_the_whole(precision: str, bar: float, tmp_path: Path) -> None:
-    """Of more rows than a step has, so that prompts take the layers for many rows."""
+    """Prompts have more rows than a step, so that they take the layers for many rows."""
     ids = torch.randint(0, 256, (2, 34), generator=torch.Generator().manual_seed(0))
     wanted = forwarded(draw_language_model(LLM["qwen3-moe-tiny"].llm, 3, **ON), ids)
 

@@ -1,4 +1,4 @@
-"""Which replicas a run goes to changes nothing of what it gives."""
+"""A run gives the same values on any of its replicas."""
 
 import json
 from typing import Any

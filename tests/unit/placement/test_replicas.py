@@ -60,7 +60,7 @@ def walks_of(made: Plan, alternative: int = 0) -> dict[tuple[str, bool], WalkPla
 
 
 def streams_of(made: Plan, alternative: int = 0) -> list[StreamPlan]:
-    """With the names of Walks in place of their numbers."""
+    """The streams of an alternative, with the names of Walks in place of their numbers."""
     return [
         replace(stream, index=0, walks=tuple(made.walks[walk].name for walk in stream.walks))  # type: ignore[arg-type]
         for stream in made.streams_of(alternative)

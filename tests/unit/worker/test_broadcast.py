@@ -1,4 +1,4 @@
-"""What a rank's first shard tells the others comes to them as it is, and in this order alone."""
+"""The records of a rank's first shard come to the others as they are, and in this order alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How weights are divided over the shards of a tensor-parallel group."""
+"""The division of weights over the shards of a tensor-parallel group."""

@@ -13,7 +13,7 @@ class Cut:
 
     dim: int
     size: int
-    """Of the whole tensor along `dim`."""
+    """Size of the whole tensor along `dim`."""
     part: int
     parts: int
 

@@ -1,4 +1,4 @@
-"""How a language model is divided over the shards of a tensor-parallel group.
+"""The division of a language model over the shards of a tensor-parallel group.
 
 Heads are divided, with their rows of the projections and their columns of `o_proj`; key/value heads too, and where
 there are fewer of them than shards, several shards hold the same one. So are the hidden widths of MLPs, of each expert
@@ -20,7 +20,7 @@ _VOCABULARY = ("embed_tokens", "lm_head")
 
 
 def shardable(llm: LanguageConfig, count: int) -> str | None:
-    """Why a model can't be divided over `count` shards, in a clause; None if it can."""
+    """The reason that a model can't be divided over `count` shards, in a clause; None if it can."""
     if llm.heads % count:
         return f"its {llm.heads} heads can't be divided by {count}"
     if llm.kv_heads % count and count % llm.kv_heads:
@@ -58,7 +58,7 @@ def shard_cuts(llm: LanguageConfig, index: int, count: int) -> Cuts:
 
 
 def shard_numbers(llm: LanguageConfig, count: int, counts: Callable[[str], bool] = lambda name: True) -> int:
-    """How many numbers the tensors of a shard have; `counts`: of those alone for whose name it is true."""
+    """Count the numbers in the tensors of a shard. `counts`: true for the names of those that count."""
     cuts = shard_cuts(llm, 0, count)
     tensors = ((cuts(name), shape) for name, shape in language_model(llm).expected.items() if counts(name))
     return sum(math.prod(shape if cut is None else cut.of(shape)) for cut, shape in tensors)

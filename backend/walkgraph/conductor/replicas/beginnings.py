@@ -29,7 +29,7 @@ class Beginning(NamedTuple):
 
 
 class Beginnings:
-    """What each rank has read, the latest of it."""
+    """The beginnings that each rank has read last."""
 
     def __init__(self, most: int = REMEMBERED) -> None:
         self._most = most

@@ -60,7 +60,7 @@ class RunRecord:
     beginnings: tuple[Beginning, ...] | None = None
     """Those of its inputs; None until they are needed."""
     restarts: int = 0
-    """How often it has started again."""
+    """The number of times that it has started again."""
     last: dict[str, m.Emit] = field(default_factory=dict[str, m.Emit])
     """The last values so far of outputs of which only that one is sent."""
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])

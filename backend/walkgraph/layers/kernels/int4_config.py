@@ -16,7 +16,7 @@ _SPARE = 4 << 10
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How one product is split up."""
+    """The tiles of one product."""
 
     m: int
     """Rows of a tile."""

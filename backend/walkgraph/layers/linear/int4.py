@@ -12,7 +12,7 @@ Shape letters: R rows, N outputs, K inputs, G groups of a row (K / 128, rounded 
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class Int4Weight(Tensor):
     numbers: Tensor
     """uint8 `[N, 64 * G]`"""
     scales: Tensor
-    """Of the rows' type `[N, G]`."""
+    """`[N, G]` of the rows' type."""
 
     def __new__(cls, numbers: Tensor, scales: Tensor, columns: int) -> Self:
         made = Tensor._make_wrapper_subclass(
@@ -109,25 +109,25 @@ def _levels(x: Tensor, scale: Tensor) -> Tensor:
     return (x / scale.where(scale != 0, 1.0)).round().clamp(-_ZERO, _ZERO - 1)
 
 
-def fused(
-    x: Tensor,
-    weight: Int4Weight,
-    *,
-    norm: Tensor | None = None,
-    eps: float = 1e-6,
-    residual: Tensor | None = None,
-    gated: bool = False,
-    bias: Tensor | None = None,
-    exact: bool = False,
-) -> Tensor | None:
+class Fused(TypedDict, total=False):
+    """The work of a linear beside its product, as `walkgraph.layers.linear.step_linear.linear` describes it."""
+
+    norm: Tensor | None
+    eps: float
+    residual: Tensor | None
+    gated: bool
+    bias: Tensor | None
+    exact: bool
+
+
+def fused(x: Tensor, weight: Int4Weight, **beside: Unpack[Fused]) -> Tensor | None:
     """`walkgraph.layers.linear.step_linear.linear` of any number of rows in one launch; None where the kernel doesn't
     serve them."""
     if not x.is_cuda or x.dtype not in (torch.bfloat16, torch.float16) or x.shape[1] % GROUP or not x.shape[0]:
         return None
     from walkgraph.layers.kernels.int4 import multiply
 
-    options = {"norm": norm, "eps": eps, "residual": residual, "gated": gated, "bias": bias, "exact": exact}
-    return multiply(x, weight.numbers, weight.scales, **options)
+    return multiply(x, weight.numbers, weight.scales, **beside)
 
 
 def _linear(x: Tensor, weight: Int4Weight, bias: Tensor | None = None) -> Tensor:
@@ -171,4 +171,4 @@ _HANDLERS: Mapping[Any, Callable[..., Any]] = {
 _PLAIN = frozenset(
     (Tensor.requires_grad_, Tensor.dim, Tensor.size, Tensor.numel, Tensor.is_floating_point, Tensor.element_size)
 )
-"""What is asked of every parameter, beside its attributes, and reads no numbers."""
+"""Operations that torch asks of every parameter and that read no numbers."""

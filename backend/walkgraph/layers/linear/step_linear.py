@@ -38,8 +38,7 @@ def linear(
     Under `batch_invariant` a row's result is the same among any rows, up to `STREAMED` of them.
     """
     if isinstance(weight, Int4Weight):
-        options = {"norm": norm, "eps": eps, "residual": residual, "gated": gated, "bias": bias, "exact": exact}
-        result = fused(x, weight, **options)
+        result = fused(x, weight, norm=norm, eps=eps, residual=residual, gated=gated, bias=bias, exact=exact)
         if result is not None:
             return result
         weight = weight.plain()

@@ -22,7 +22,7 @@ class Assignment:
     graph: Graph
     placement: Placement
     replicas: Mapping[int, int] = field(default_factory=dict[int, int])
-    """How many replicas groups have -> the one of them where their nodes are: the first, if it isn't given."""
+    """Number of replicas of groups -> the one of them where their nodes are: the first, if it isn't given."""
 
     @property
     def counts(self) -> tuple[int, ...]:
