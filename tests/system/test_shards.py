@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.support.language import forwarded, read, stepped
 from tests.support.shards import in_processes
@@ -21,6 +22,7 @@ from tests.unit.graphs.test_llm_writes import deployment, written
 from walkgraph import plugins
 from walkgraph.abi.operator import LoadContext
 from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.collectives.distributed import GATHERED_BYTES, DistributedShard
 from walkgraph.collectives.host import HostShard
@@ -42,14 +44,16 @@ MODELS = {
     "qwen3-tiny": "walkgraph.models.llm.operators:Backbone",
     "qwen3-moe-tiny": "walkgraph.models.llm.operators:Backbone",
 }
+SPREAD = {"a part of each expert": None, "whole experts": ExpertParallel(), "redundant": ExpertParallel(4)}
+"""The ways in which shards hold experts."""
 STEPS = 12
 
 
 class Answers(NamedTuple):
     logits: dict[str, Any]
-    """Model and form -> its logits."""
+    """Model, way and form -> its logits."""
     tokens: dict[str, list[int]]
-    """Model -> what a run samples after a prompt; by calls of the real engine."""
+    """Model and way -> what a run samples after a prompt; by calls of the real engine."""
     text: list[str]
     """The text that the graph `llm` writes with device loops."""
 
@@ -60,25 +64,37 @@ def answers(shard: Shard) -> Answers:
     # More rows than a step has, so that prompts take the layers for many rows.
     ids = torch.randint(0, 256, (2, 34), generator=torch.Generator().manual_seed(1))
     for name, network in MODELS.items():
-        model = loaded(name, network, shard)
-        for form in (forwarded, read, stepped):
-            logits[f"{name} {form.__name__}"] = form(model, ids).numpy()
-        tokens[name] = sampled(name, network, shard)
+        for way, how in SPREAD.items() if "moe" in name else [("", None)]:
+            # One process has nothing to divide.
+            divided = how if shard.count > 1 else None
+            model = loaded(name, network, shard, divided)
+            for form in (forwarded, read, stepped):
+                logits[f"{name} {way} {form.__name__}"] = form(model, ids).numpy()
+            tokens[f"{name} {way}"] = sampled(name, network, shard, divided)
     return Answers(logits, tokens, text(shard))
 
 
-def loaded(name: str, network: str, shard: Shard) -> LanguageModel:
+def loaded(name: str, network: str, shard: Shard, how: ExpertParallel | None) -> LanguageModel:
     module, _, attribute = network.removeprefix(f"{plugins.MODELS}.").partition(":")
     shared: dict[Any, Any] = {}
     context = LoadContext(
-        device=CPU, dtype=torch.float32, folder=None, shared=shared, options={}, random=(name, 3), shard=shard
+        device=CPU,
+        dtype=torch.float32,
+        folder=None,
+        shared=shared,
+        options={},
+        random=(name, 3),
+        shard=shard,
+        expert_parallel=how,
     )
     plugins.load(plugins.MODELS, module, attribute).load(context)
     return shared[LanguageModel]
 
 
-def sampled(name: str, network: str, shard: Shard) -> list[int]:
-    engine = engine_of(plan_of({"llm": (network, STATES)}, source=f"random:{name}:3"), shard=shard)
+def sampled(name: str, network: str, shard: Shard, how: ExpertParallel | None) -> list[int]:
+    plan = plan_of({"llm": (network, STATES)}, source=f"random:{name}:3")
+    ranks = tuple(replace(rank, expert_parallel=how) for rank in plan.ranks)
+    engine = engine_of(replace(plan, ranks=ranks), shard=shard)
     prompt = torch.randint(0, 256, (9,), generator=torch.Generator().manual_seed(2))
     made = outputs(engine, call("llm", {"ids": prompt}, run="a", states=STATES, draws=5, **HOW))
     for at in range(STEPS):

@@ -28,14 +28,14 @@ WORDS = "a heron stands in the river while rain falls on two boats and three oar
 LONG: dict[str, Any] = {"max_tokens": 4000, "temperature": 1.0, "seed": 1}
 
 
-def planned(name: str, sources: dict[str, str], shards: int) -> tuple[Graph, Plan]:
-    """A bundled graph with small weights at random, on as many CPU ranks."""
+def planned(name: str, sources: dict[str, str], shards: int, **how: Any) -> tuple[Graph, Plan]:
+    """A bundled graph with small weights at random, on as many CPU ranks. `how`: further fields of their group."""
     document = json.loads((GRAPHS / f"{name}.json").read_text())
     for key, source in sources.items():
         document["weights"][key]["source"] = source
     graph = codec.load(json.dumps(document).encode())
     ranks = tuple(RankDevice(rank=rank, device="cpu") for rank in range(shards))
-    group = Group(nodes=("*",), ranks=tuple(range(shards)), tensor_parallel=shards)
+    group = Group(nodes=("*",), ranks=tuple(range(shards)), tensor_parallel=shards, **how)
     made = assemble(Assignment(graph, Placement(name="shards", groups=(group,), ranks=ranks)), catalogue())
     kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
     return graph, msgspec.structs.replace(made, ranks=kept)
@@ -67,6 +67,15 @@ async def test_shards_answer_as_one_rank_does() -> None:
             assert [rank.restarts for rank in deployment.status.ranks] == [0] * shards
     assert found[1] == found[2] == found[4]
     assert len({repr(answer) for answer in found[1].values()}) > 8, "else it tests less"
+
+
+async def test_shards_with_whole_experts_answer_as_one_rank_does() -> None:
+    found: dict[int, dict[int, Any]] = {}
+    for shards, how in ((1, {}), (2, {"expert_parallel": True, "redundant_experts": 2})):
+        async with deployed(*planned("llm", {"llm": "random:qwen3-moe-tiny:0"}, shards, **how)) as deployment:
+            found[shards] = await written(deployment, 8)
+    assert found[1] == found[2]
+    assert len({repr(answer) for answer in found[1].values()}) > 4, "else it tests less"
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -19,6 +19,7 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, Outputs, Scalar
 from walkgraph.abi.states import CacheShape, States
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.errors import Refused
 
@@ -60,6 +61,8 @@ class LoadContext:
     shard: Shard = WHOLE
     """The rank's place in a tensor-parallel group. An operator whose component is declared `tensor_parallel` loads and
     computes its shard."""
+    expert_parallel: ExpertParallel | None = None
+    """The group divides mixtures by whole experts; None: by their widths."""
 
     def once(self, kind: type[T], draw: Callable[[str, int], T], read: Callable[[Path], T]) -> T:
         """One of each kind per weight set, made at its first use: drawn from (config name, seed), or read from the

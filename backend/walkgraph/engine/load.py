@@ -12,6 +12,7 @@ from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.abi.operator import PRECISION, Capture, Operator
 from walkgraph.abi.states import CacheShape
 from walkgraph.adapters.adapting import Network, adapted
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.engine.kv.pool import Pool, page_bytes
 from walkgraph.engine.loops.body import Loaded
@@ -85,12 +86,13 @@ class _Wanted(NamedTuple):
     device: torch.device
     options: dict[str, Scalar]
     shard: Shard
+    expert_parallel: ExpertParallel | None
     precision: str = "bf16"
     """Number format of its weight set."""
 
     @property
     def weights_key(self) -> Hashable:
-        return self.node.weights, self.named, self.device, self.shard, self.precision
+        return self.node.weights, self.named, self.device, self.shard, self.expert_parallel, self.precision
 
     @property
     def key(self) -> Hashable:
@@ -120,7 +122,8 @@ def load_operators(
     kept.keep_only({one.weights_key for one in wanted}, {one.key for one in wanted})
     sets = {
         one.weights_key: kept.weights(
-            one.weights_key, partial(Weights, one.named, roots, one.device, one.precision, shard)
+            one.weights_key,
+            partial(Weights, one.named, roots, one.device, one.precision, shard, one.expert_parallel),
         )
         for one in wanted
     }
@@ -209,7 +212,7 @@ def _device(node: NodePlan, here: RankPlan) -> torch.device:
 def _wanted(plan: Plan, here: RankPlan, node: NodePlan, shard: Shard) -> _Wanted:
     network = _network(node.network)
     named = plan.weights[node.weights] if node.weights else None
-    return _Wanted(node, network, named, _device(node, here), _options(node, network), shard)
+    return _Wanted(node, network, named, _device(node, here), _options(node, network), shard, here.expert_parallel)
 
 
 def _agreed(wanted: Sequence[_Wanted]) -> list[_Wanted]:

@@ -8,6 +8,7 @@ import torch
 
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.operator import Capture, LoadContext
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.placement.sizes import weights_folder
 from walkgraph.placement.tables import WeightsPlan
@@ -23,9 +24,11 @@ class Weights:
         device: torch.device,
         precision: str = "bf16",
         shard: Shard = WHOLE,
+        expert_parallel: ExpertParallel | None = None,
     ) -> None:
-        """`precision`, `shard`: as in `LoadContext`."""
-        self.device, self.precision, self._shard = device, precision, shard
+        """`precision`, `shard`, `expert_parallel`: as in `LoadContext`."""
+        self.device, self.precision = device, precision
+        self._shard, self._expert_parallel = shard, expert_parallel
         self.family = named.family if named else None
         self.folder: Path | None = None
         self.random: tuple[str, int] | None = None
@@ -59,4 +62,5 @@ class Weights:
             progress=progress,
             capture=capture,
             shard=self._shard,
+            expert_parallel=self._expert_parallel,
         )

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from walkgraph.checkpoints.limits import EXPERTS
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name
@@ -53,6 +54,11 @@ class Group(Record):
     walks: tuple[Name, ...] | None = Field(default=None, min_length=1)
     """The nodes are here in these Walks only; None: in all Walks."""
     tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
+    expert_parallel: bool = False
+    """Tensor-parallel ranks hold whole experts of mixtures instead of a part of each; it goes for all that these ranks
+    hold."""
+    redundant_experts: int = Field(default=0, ge=0, le=EXPERTS)
+    """Experts of each layer, those with the most work, that two ranks hold with `expert_parallel`."""
     replicas: int = Field(default=1, ge=1, le=MAX_RANKS)
     memory: Annotated[int, Field(ge=1, lt=2**60)] | Annotated[str, Field(pattern=_MEMORY)] | None = None
     """Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is

@@ -42,7 +42,8 @@ def render(
 
 def _rank(plan: Plan, rank: RankPlan) -> Iterator[str]:
     total = sum(size for _, size in rank.budget)
-    shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}" if rank.shards else ""
+    experts = ", whole experts" if rank.expert_parallel else ""
+    shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{experts}" if rank.shards else ""
     yield f"rank {rank.rank}  {rank.device}  {show_bytes(total)}{shard}"
     yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])
     for name, size in rank.budget:

@@ -17,7 +17,8 @@ from walkgraph import wrap
 from walkgraph.checkpoints.decoder import StackSizes
 from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
 from walkgraph.checkpoints.language import LanguageConfig
-from walkgraph.checkpoints.sharding.language import shard_config, shard_numbers, shardable
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
+from walkgraph.checkpoints.sharding.language import EXPERTS, shard_config, shard_numbers, shardable
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Weights
@@ -34,8 +35,6 @@ _FORMATS = ("*.safetensors", "*.onnx")
 _NAMED = re.compile(r"[\w\-.]+")
 """Folders that a graph can name."""
 EVERY = "*"
-EXPERTS = ".experts."
-"""In the names of tensors of experts."""
 _LINEAR = re.compile(r"(^|\.)model\.layers\.\d+\.\w+\.\w+_proj\w*\.weight")
 """Names of the tensors of a decoder's linears."""
 TOKENIZER = "tokenizer"
@@ -110,27 +109,36 @@ class WeightSizes:
     divided: Mapping[str, LanguageConfig] = field(default_factory=dict[str, LanguageConfig])
     """Part -> the network that a tensor-parallel group divides."""
 
-    def indivisible(self, count: int) -> str | None:
-        """The reason that the networks can't be divided over `count` shards, in a clause; None if they can."""
-        return next(filter(None, (shardable(llm, count) for llm in self.divided.values())), None)
+    @property
+    def mixtures(self) -> bool:
+        """True if a network that a group divides has experts."""
+        return any(llm.moe is not None for llm in self.divided.values())
 
-    def shard(self, count: int) -> "WeightSizes":
+    def indivisible(self, count: int, how: ExpertParallel | None = None) -> str | None:
+        """The reason that the networks can't be divided over `count` shards, in a clause; None if they can. `how`: with
+        whole experts, if given."""
+        return next(filter(None, (shardable(llm, count, how) for llm in self.divided.values())), None)
+
+    def shard(self, count: int, how: ExpertParallel | None = None) -> "WeightSizes":
         """The sizes on one of `count` shards. Raises ValueError if the networks can't be divided."""
         if count == 1:
             return self
-        shards = {part: shard_config(llm, count) for part, llm in self.divided.items()}
+        shards = {part: shard_config(llm, count, how) for part, llm in self.divided.items()}
         caches = {
             component: token_numbers_of(shards[part])
             for component, parts in self.components.items()
             for part in parts
             if part in shards and component in self.caches
         }
-        llms = self.divided.items()
-        linears = {part: shard_numbers(llm, count, _of_linears) for part, llm in llms if self.linears.get(part)}
+
+        def numbers(counts: Callable[[str], bool] = lambda name: True) -> dict[str, int]:
+            return {part: shard_numbers(llm, count, counts, how) for part, llm in self.divided.items()}
+
+        linears = {part: number for part, number in numbers(_of_linears).items() if self.linears.get(part)}
         return replace(
             self,
-            numbers={**self.numbers, **{part: shard_numbers(llm, count) for part, llm in llms}},
-            experts={**self.experts, **{part: shard_numbers(llm, count, _of_experts) for part, llm in llms}},
+            numbers={**self.numbers, **numbers()},
+            experts={**self.experts, **numbers(_of_experts)},
             linears={**self.linears, **linears},
             caches={**self.caches, **caches},
             divided={},

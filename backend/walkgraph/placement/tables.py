@@ -31,6 +31,7 @@ from typing import Literal
 
 import msgspec
 
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.ids import Rank
 
 Scalar = bool | int | float | str
@@ -284,6 +285,8 @@ class RankPlan(Table, frozen=True):
     shards: tuple[Rank, ...] = ()
     """For a tensor-parallel rank, the ranks that each hold a shard of the same nodes, this one among them. Walks name
     the first, which serves; the others repeat what it does."""
+    expert_parallel: ExpertParallel | None = None
+    """The shards hold whole experts; None: a part of each."""
 
     @property
     def serving(self) -> Rank:

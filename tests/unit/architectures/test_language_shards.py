@@ -18,7 +18,8 @@ from walkgraph.abi.operator import LoadContext
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import draw_language_model, load_language_model
 from walkgraph.checkpoints.language import LanguageConfig
-from walkgraph.checkpoints.sharding.language import shard_cuts, shard_numbers
+from walkgraph.checkpoints.sharding.experts import LOADS, ExpertParallel, loads_text
+from walkgraph.checkpoints.sharding.language import shard_cuts, shard_numbers, shard_tensors
 from walkgraph.collectives.base import Shard
 from walkgraph.errors import InvalidInput, Refused
 from walkgraph.models.llm.config import read_llm
@@ -65,6 +66,35 @@ def test_a_checkpoint_is_read_in_parts(kind: str, count: int, tmp_path: Path) ->
     assert bytes_read == [4 * shard_numbers(llm, count)] * count
 
 
+@pytest.mark.parametrize(("count", "redundant"), [(2, 0), (4, 0), (2, 2)])
+def test_of_whole_experts_only_the_shards_own_are_read(count: int, redundant: int, tmp_path: Path) -> None:
+    """By the loads that the folder has, one list for each layer."""
+    folder, how = language_model("qwen3_moe", tmp_path), ExpertParallel(redundant)
+    llm, whole = read_llm(folder).llm, load_language_model(folder, read_llm(folder).llm, **ON).state_dict()
+    mixtures = [layer for layer in range(llm.layers) if llm.experts_of(layer)]
+    loads = {layer: [(7 * expert + layer) % 5 for expert in range(8)] for layer in mixtures}
+    (folder / LOADS).write_text(loads_text(loads))
+    found: set[str] = set()
+    for index in range(count):
+        numbers: list[int] = []
+        model = load_language_model(folder, llm, Imagined(index, count), how, **ON, progress=numbers.append)
+        part, holds = model.state_dict(), shard_tensors(llm, index, count, how, loads)
+        assert part.keys() == {name for name in whole if holds(name)}
+        assert all(torch.equal(part[name], whole[name]) for name in part if ".experts." in name)
+        assert sum(numbers) == 4 * shard_numbers(llm, count, how=how)
+        found |= part.keys()
+    assert found == whole.keys()
+
+
+def test_an_expert_that_is_missing_is_named_by_its_shard(tmp_path: Path) -> None:
+    folder = language_model("qwen3_moe", tmp_path)
+    state, name = state_of(folder), "model.layers.0.mlp.experts.3.up_proj.weight"
+    save_file({key: tensor for key, tensor in state.items() if key != name}, folder / "model.safetensors")
+    load_language_model(folder, read_llm(folder).llm, Imagined(0, 2), ExpertParallel(), **ON)
+    with pytest.raises(InvalidInput, match=f"missing tensor `{name}`"):
+        load_language_model(folder, read_llm(folder).llm, Imagined(1, 2), ExpertParallel(), **ON)
+
+
 @pytest.mark.parametrize("source", ["drawn", "folder"])
 def test_rows_that_no_token_has_are_zeros(source: str, tmp_path: Path) -> None:
     folder = language_model("qwen3", tmp_path)
@@ -109,8 +139,9 @@ def test_a_head_that_repeats_the_table_is_not_read(tmp_path: Path) -> None:
     assert torch.equal(found.head, state["model.embed_tokens.weight"][80:])
 
 
-def context(name: str, shard: Shard, **options: str) -> LoadContext:
-    return LoadContext(**ON, folder=None, shared={}, options=options, random=(name, 3), shard=shard)
+def context(name: str, shard: Shard, how: ExpertParallel | None = None, precision: str = "bf16") -> LoadContext:
+    given: dict[str, Any] = {"precision": precision, "expert_parallel": how, "shard": shard}
+    return LoadContext(**ON, folder=None, shared={}, options={}, random=(name, 3), **given)
 
 
 def test_a_model_that_cant_be_divided_is_refused() -> None:
@@ -123,14 +154,17 @@ def test_a_shards_caches_have_its_key_and_value_heads(count: int, kv_heads: int)
     assert Backbone.load(context("qwen3-tiny", Imagined(0, count))).caches()["kv"].kv_heads == kv_heads
 
 
+@pytest.mark.parametrize("how", [None, ExpertParallel(), ExpertParallel(4)], ids=["widths", "experts", "redundant"])
 @pytest.mark.parametrize(("precision", "bar"), [("bf16", 1e-5), ("fp8", 0.1)])
-def test_every_form_gives_the_logits_of_the_whole(precision: str, bar: float, tmp_path: Path) -> None:
+def test_every_form_gives_the_logits_of_the_whole(
+    precision: str, bar: float, how: ExpertParallel | None, tmp_path: Path
+) -> None:
     """Prompts have more rows than a step, so that they take the layers for many rows."""
     ids = torch.randint(0, 256, (2, 34), generator=torch.Generator().manual_seed(0))
     wanted = forwarded(draw_language_model(LLM["qwen3-moe-tiny"].llm, 3, **ON), ids)
 
     def work(shard: Shard) -> list[Tensor]:
-        made = context("qwen3-moe-tiny", shard, precision=precision)
+        made = context("qwen3-moe-tiny", shard, how, precision)
         Backbone.load(made)
         model = made.shared[LanguageModel]
         return [forwarded(model, ids), read(model, ids), stepped(model, ids[:, :5])]

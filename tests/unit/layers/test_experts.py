@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.checkpoints.sharding.experts import HeldExperts
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import by_expert, route
@@ -26,8 +27,8 @@ WIDTH = 32
 SIZES = ExpertSizes(experts=6, chosen=2, hidden=48, renormed=True)
 
 
-def made(sizes: ExpertSizes = SIZES, *, packed: bool = True) -> SparseMLP:
-    mlp = drawn(lambda: SparseMLP(WIDTH, sizes), 0, device=torch.device("cpu"), dtype=torch.float32)
+def made(sizes: ExpertSizes = SIZES, *, packed: bool = True, held: HeldExperts | None = None) -> SparseMLP:
+    mlp = drawn(lambda: SparseMLP(WIDTH, sizes, held), 0, device=torch.device("cpu"), dtype=torch.float32)
     if packed:
         mlp.pack()
     return mlp
@@ -52,7 +53,7 @@ def naive(mlp: SparseMLP, x: Tensor) -> Tensor:
         shares = (mlp.gate.weight @ row).softmax(0)
         best = shares.sort(descending=True).indices[: mlp.sizes.chosen].tolist()
         whole = shares[best].sum() if mlp.sizes.renormed else 1.0
-        out.append(sum(shares[e] / whole * mlp.experts[e](row) for e in best))
+        out.append(sum(shares[e] / whole * mlp.experts[str(e)](row) for e in best))
     return torch.stack(out)
 
 
@@ -65,7 +66,7 @@ def test_every_form_is_the_definition(sizes: ExpertSizes) -> None:
     for got in (
         made(sizes, packed=False)(x),
         mlp(x),
-        each_expert(x, routing, lambda index: mlp.experts[index]),
+        each_expert(x, routing, lambda index: mlp.experts[str(index)]),
         grouped_experts(x, routing, mlp.packed),
         masked_experts(x, routing, mlp.packed),
     ):
@@ -137,7 +138,7 @@ def test_weights_keep_their_names_and_are_held_once() -> None:
     for name, tensor in plain.state_dict().items():
         assert torch.equal(mlp.state_dict()[name], tensor)
     assert isinstance(mlp.packed, PackedExperts)
-    expert = mlp.experts[3]
+    expert = mlp.experts["3"]
     for part, whole in ((expert.up_proj, mlp.packed.gate_up[3, 48:]), (expert.down_proj, mlp.packed.down[3])):  # type: ignore[union-attr]
         assert part.weight.data_ptr() == whole.data_ptr()
     assert mlp.to(torch.float64).packed.down.dtype == torch.float64  # type: ignore[union-attr]
@@ -156,6 +157,78 @@ def test_experts_in_eight_bits_are_a_few_percent_off() -> None:
     torch.testing.assert_close(grouped_experts(x, mlp.routed(x), plain), mlp(x), rtol=1e-4, atol=1e-5)
     with pytest.raises(RuntimeError, match="pack"):
         made(packed=False).quantise()
+
+
+TWO = (
+    HeldExperts((0, 2, 4, 5), ((0, 0), (4, 4), (1, 4), (4, 4), (2, 2), (4, 3))),
+    HeldExperts((1, 2, 3, 5), ((4, 4), (0, 0), (4, 1), (2, 2), (4, 4), (3, 4))),
+)
+"""Shards that both hold experts 2 and 5: of odd rows the other one computes them."""
+
+
+@torch.inference_mode()
+def test_the_parts_of_shards_with_whole_experts_add_up() -> None:
+    whole, shards, norm = made(), [made(held=held) for held in TWO], RMSNorm(WIDTH, 1e-6)
+    for count in (1, 17):
+        x = rows(count)
+        wanted = naive(whole, x)
+        for form in (SparseMLP.chosen, grouped, masked):
+            torch.testing.assert_close(sum(form(mlp, x) for mlp in shards), wanted, rtol=1e-4, atol=1e-5)
+        stepped = [mlp.step(x, norm, None) for mlp in shards]
+        torch.testing.assert_close(sum(stepped), whole.step(x, norm, None), rtol=1e-4, atol=1e-5)
+    for mlp, held in zip(shards, TWO, strict=True):
+        assert {int(name.split(".")[1]) for name in mlp.state_dict() if name.startswith("experts.")} == {*held.experts}
+    with pytest.raises(RuntimeError, match="pack"):
+        made(packed=False, held=TWO[0])(rows(1))
+
+
+def grouped(mlp: SparseMLP, x: Tensor) -> Tensor:
+    assert mlp.packed is not None
+    return grouped_experts(x, mlp.routed(x), mlp.packed)
+
+
+def masked(mlp: SparseMLP, x: Tensor) -> Tensor:
+    assert mlp.packed is not None
+    return masked_experts(x, mlp.routed(x), mlp.packed)
+
+
+@torch.inference_mode()
+def test_shards_share_the_rows_of_an_expert_that_both_hold() -> None:
+    whole, shards, x = made(), [made(held=held) for held in TWO], rows(64)
+    routing = whole.routed(x)
+    for expert in (2, 5):
+        mine = []
+        for mlp, held in zip(shards, TWO, strict=True):
+            found = mlp.routed(x)
+            mine.append({*(found.experts == held.experts.index(expert)).any(1).nonzero().flatten().tolist()})
+        assert mine[0].isdisjoint(mine[1])
+        assert mine[0] | mine[1] == {*(routing.experts == expert).any(1).nonzero().flatten().tolist()}
+        assert min(map(len, mine)) > 2
+    part = slice(9, 12)
+    assert torch.equal(shards[0].routed(x[part]).experts, shards[0].routed(x).experts[part]), "wherever a row is"
+
+
+@torch.inference_mode()
+def test_a_shard_counts_the_experts_that_it_reads() -> None:
+    norm, x = RMSNorm(WIDTH, 1e-6), rows(3)
+    read = [expert.tolist() for expert in made().routed(norm(x)).experts]
+    counted = []
+    for held in TWO:
+        mlp = made(held=held)
+        mlp.tally = tally(torch.device("cpu"))
+        mlp.step(x, norm, None)
+        numbers = {held.numbers[expert][sum(row) % 2] for row in read for expert in row}
+        counted.append(len(numbers - {4}))
+        assert mlp.tally.tolist() == [1, counted[-1], counted[-1]]
+    assert sum(counted) >= len({expert for row in read for expert in row})
+
+
+@torch.inference_mode()
+def test_whole_experts_in_eight_bits_are_those_of_the_whole() -> None:
+    whole, shards, x = made(), [made(held=held) for held in TWO], rows(9)
+    for mlp in (whole, *shards):
+        mlp.quantise()
+    torch.testing.assert_close(sum(mlp(x) for mlp in shards), whole(x), rtol=1e-4, atol=1e-5)
 
 
 def test_pairs_are_in_the_order_of_their_experts() -> None:

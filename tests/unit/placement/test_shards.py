@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.deployment import graph_named
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.components import catalogue, families
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.document import Group, Placement, RankDevice
@@ -29,10 +30,20 @@ SIZES = find_sizes(families())
 WIDE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1), "tensor_parallel": 2}
 
 
-def planned(*groups: dict[str, Any], devices: tuple[str, ...] = ("cuda:0", "cuda:1"), graph: str = "llm") -> PlanResult:
+def planned(
+    *groups: dict[str, Any],
+    devices: tuple[str, ...] = ("cuda:0", "cuda:1"),
+    graph: str = "llm",
+    source: str | None = None,
+) -> PlanResult:
+    """`source`: of the graph's weights, instead of its own."""
     placed = tuple(Group(**group) for group in groups)
     ranks = tuple(RankDevice(rank=rank, device=device) for rank, device in enumerate(devices))
-    return plan(graph_named(graph), Placement(name="p", groups=placed, ranks=ranks), HARDWARE, catalogue(), SIZES)
+    drawn = graph_named(graph)
+    if source is not None:
+        weights = {name: one.model_copy(update={"source": source}) for name, one in drawn.weights.items()}
+        drawn = drawn.model_copy(update={"weights": weights})
+    return plan(drawn, Placement(name="p", groups=placed, ranks=ranks), HARDWARE, catalogue(), SIZES)
 
 
 def made(result: PlanResult) -> Plan:
@@ -46,6 +57,7 @@ def coded(result: PlanResult, code: str) -> Problem:
 
 
 ALONE = {"nodes": ("prompt",), "ranks": (1,)}
+ONE: dict[str, Any] = {"nodes": ("*",), "ranks": (0,)}
 THREE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1, 2), "tensor_parallel": 3}
 
 
@@ -57,6 +69,9 @@ THREE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1, 2), "tensor_parallel":
         ([WIDE], ("cuda:0", "cuda:0"), "shared_device", "/groups/0/ranks/1"),
         ([WIDE, ALONE], FOUR[:2], "shared_shard", "/groups/1/ranks/0"),
         ([THREE], FOUR[:3], "indivisible", "/groups/0/tensor_parallel"),
+        ([{**WIDE, "expert_parallel": True}], FOUR[:2], "indivisible", "/groups/0/expert_parallel"),
+        ([{**ONE, "expert_parallel": True}], FOUR[:1], "indivisible", "/groups/0/expert_parallel"),
+        ([{**WIDE, "redundant_experts": 2}], FOUR[:2], "indivisible", "/groups/0/redundant_experts"),
     ],
 )
 def test_groups_that_can_not_be(
@@ -83,6 +98,40 @@ def test_shards_have_a_part_of_weights_and_caches() -> None:
     shown = render(wide)
     assert "shard 1 of 2" in shown
     assert "shard 2 of 2" in shown
+
+
+MIXTURE = "random:qwen3-30b-a3b:0"
+
+
+def test_shards_with_whole_experts_have_as_many_bytes_as_with_a_part_of_each() -> None:
+    spread = {**WIDE, "expert_parallel": True}
+    parts, whole = (made(planned(group, source=MIXTURE)).ranks for group in (WIDE, spread))
+    assert [rank.expert_parallel for rank in (*parts, *whole)] == [None, None, ExpertParallel(), ExpertParallel()]
+    assert [dict(rank.budget)["weights llm"] for rank in whole] == [dict(r.budget)["weights llm"] for r in parts]
+    assert parts[0].kv_bytes == whole[0].kv_bytes
+    assert "shard 2 of 2, whole experts" in render(made(planned(spread, source=MIXTURE)))
+
+
+def test_redundant_experts_take_memory_on_each_shard() -> None:
+    few, more = (
+        made(planned({**WIDE, "expert_parallel": True, "redundant_experts": count}, source=MIXTURE)).ranks[1]
+        for count in (0, 16)
+    )
+    # 48 layers of 128 experts, each three matrices of 2048 x 768 numbers of two bytes.
+    assert dict(more.budget)["weights llm"] - dict(few.budget)["weights llm"] == 48 * 8 * 3 * 2048 * 768 * 2
+
+
+def test_experts_that_cant_be_spread_evenly_are_a_problem() -> None:
+    found = planned({**WIDE, "expert_parallel": True, "redundant_experts": 1}, source=MIXTURE)
+    assert "128 experts and 1 redundant ones can't be divided by 2" in coded(found, "indivisible").message
+
+
+def test_groups_on_the_same_ranks_hold_experts_alike() -> None:
+    prompts = {"nodes": ("prompt",), "ranks": (0, 1), "tensor_parallel": 2}
+    spread = {**WIDE, "expert_parallel": True, "redundant_experts": 2}
+    for groups in ((spread, prompts), (prompts, spread)):
+        found = made(planned(*groups, source=MIXTURE)).ranks
+        assert [rank.expert_parallel for rank in found] == [ExpertParallel(2)] * 2
 
 
 def test_nodes_with_weights_that_can_not_be_divided_are_named() -> None:

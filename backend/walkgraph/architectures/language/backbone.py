@@ -273,14 +273,14 @@ def _sampling_of(calls: Sequence[Call], states: States, device: torch.device) ->
 def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:
     """The model of a weight set, or the rank's shard of it, packed, shared by its operators. Raises `Refused` for one
     that can't be divided over so many shards."""
-    shard = context.shard
-    if why := shardable(config, shard.count):
+    shard, how = context.shard, context.expert_parallel
+    if why := shardable(config, shard.count, how):
         raise Refused(f"the model can't be divided over {shard.count} ranks: {why}; choose another `tensor_parallel`")
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype, "precision": context.precision}
     return context.once(
         LanguageModel,
-        lambda name, seed: draw_language_model(config, seed, shard, **on),
-        lambda folder: load_language_model(folder, config, shard, **on, progress=context.progress),
+        lambda name, seed: draw_language_model(config, seed, shard, how, **on),
+        lambda folder: load_language_model(folder, config, shard, how, **on, progress=context.progress),
     )
 
 

@@ -4,11 +4,13 @@ Llama, Mistral and Qwen3, and Orpheus, a Llama whose vocabulary ends in audio co
 Parameter names are the public checkpoint's.
 
 On a shard of a tensor-parallel group the model is smaller: it has a part of the heads, of the MLPs and of the
-vocabulary's rows. Every shard computes all rows and answers with all logits.
+vocabulary's rows, and of experts either a part of each or some as a whole. Every shard computes all rows and answers
+with all logits.
 
 Shape letters: R rows, B rows of a step, W width, D head dim, V vocabulary.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Self, cast
 
@@ -20,6 +22,7 @@ from walkgraph.architectures.language.decoding import step_logits
 from walkgraph.architectures.language.rows import AfterLayer, RowLayers
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig
+from walkgraph.checkpoints.sharding.experts import ExpertParallel, HeldExperts, Loads, held_experts
 from walkgraph.checkpoints.sharding.language import shard_config
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.layers.attention.dense_attention import Attend
@@ -38,10 +41,16 @@ _ONE = ""
 
 
 class LanguageStack(nn.Module):
-    def __init__(self, config: LanguageConfig, shard: Shard = WHOLE) -> None:
+    def __init__(
+        self, config: LanguageConfig, shard: Shard = WHOLE, held: Mapping[int, HeldExperts] | None = None
+    ) -> None:
+        """`config`: the shard's. `held`: layer -> its experts on a shard that holds whole ones."""
         super().__init__()
+        held = held or {}
         self.embed_tokens = VocabularyEmbedding(config.vocab, config.width, shard)
-        self.layers = nn.ModuleList(decoder_layer(config, index, shard) for index in range(config.layers))
+        self.layers = nn.ModuleList(
+            decoder_layer(config, index, shard, held.get(index)) for index in range(config.layers)
+        )
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling, config.sections)
 
@@ -56,11 +65,19 @@ class LanguageStack(nn.Module):
 class LanguageModel(nn.Module):
     """Rows in, logits out. Only `attend`, `Placed` rows and slots keep anything between calls."""
 
-    def __init__(self, config: LanguageConfig, shard: Shard = WHOLE) -> None:
-        """`config`: of the whole model. Raises ValueError for one that can't be divided."""
+    def __init__(
+        self,
+        config: LanguageConfig,
+        shard: Shard = WHOLE,
+        how: ExpertParallel | None = None,
+        loads: Loads | None = None,
+    ) -> None:
+        """`config`: of the whole model. `how`: divides mixtures by whole experts, if given; `loads`: of experts. Raises
+        ValueError for a model that can't be divided."""
         super().__init__()
-        self.config, self.shard = shard_config(config, shard.count), shard
-        self.model = LanguageStack(self.config, shard)
+        self.config, self.shard = shard_config(config, shard.count, how), shard
+        held = held_experts(config, shard.index, shard.count, how, loads) if how else None
+        self.model = LanguageStack(self.config, shard, held)
         if not config.tied:
             self.lm_head = vocabulary_head(config.width, config.vocab, shard)
         self._rows: RowLayers | None = None
@@ -112,11 +129,15 @@ class LanguageModel(nn.Module):
         return whole_logits(logits, self.config.vocab, self.shard)
 
 
-def decoder_layer(config: LanguageConfig, index: int, shard: Shard = WHOLE) -> DecoderLayer:
-    """The layer of an index, with a plain MLP or a mixture of experts. `config`: the shard's."""
+def decoder_layer(
+    config: LanguageConfig, index: int, shard: Shard = WHOLE, held: HeldExperts | None = None
+) -> DecoderLayer:
+    """The layer of an index, with a plain MLP or a mixture of experts. `config`: the shard's; `held`: its experts, if
+    it holds whole ones."""
     experts = config.experts_of(index)
-    return DecoderLayer(config.shape, mlp=swiglu if experts is None else partial(_sparse, experts), shard=shard)
+    mlp = swiglu if experts is None else partial(_sparse, experts, held)
+    return DecoderLayer(config.shape, mlp=mlp, shard=shard)
 
 
-def _sparse(experts: ExpertSizes, shape: DecoderShape) -> nn.Module:
-    return (SharedExpertMLP if experts.shared else SparseMLP)(shape.width, experts)
+def _sparse(experts: ExpertSizes, held: HeldExperts | None, shape: DecoderShape) -> nn.Module:
+    return (SharedExpertMLP if experts.shared else SparseMLP)(shape.width, experts, held)

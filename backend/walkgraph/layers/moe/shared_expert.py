@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.checkpoints.sharding.experts import HeldExperts
 from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
@@ -17,8 +18,8 @@ from walkgraph.layers.norm.rms_norm import RMSNorm
 
 
 class SharedExpertMLP(SparseMLP):
-    def __init__(self, width: int, sizes: ExpertSizes) -> None:
-        super().__init__(width, sizes)
+    def __init__(self, width: int, sizes: ExpertSizes, held: HeldExperts | None = None) -> None:
+        super().__init__(width, sizes, held)
         self.shared_expert = SwiGLU(width, sizes.shared)
         self.shared_expert_gate = nn.Linear(width, 1, bias=False)
 

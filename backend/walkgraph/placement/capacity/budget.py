@@ -186,8 +186,8 @@ def _need(
 
 def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
     """The sizes of a rank's shard, or of all where it can't be divided, which is a problem of its own."""
-    count = len(rank.shards) or 1
-    return sizes if sizes.indivisible(count) else sizes.shard(count)
+    count, how = len(rank.shards) or 1, rank.expert_parallel
+    return sizes if sizes.indivisible(count, how) else sizes.shard(count, how)
 
 
 def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:

@@ -15,6 +15,7 @@ from walkgraph.placement.tables import Plan
 def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
     """Problems of groups with shards that need no tables."""
     for index, group in enumerate(assignment.placement.groups):
+        yield from _experts(group, f"/groups/{index}")
         if group.tensor_parallel == 1:
             continue
         if len(group.ranks) == group.tensor_parallel * group.replicas:
@@ -27,14 +28,17 @@ def indivisible(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assign
     for rank in plan.ranks:
         if not rank.shards or rank.repeats:
             continue
-        used = {plan.nodes[node].weights for node in rank.nodes}
-        for name, sizes in known.items():
-            why = sizes.indivisible(len(rank.shards)) if name in used else None
-            if why is not None:
-                groups = enumerate(assignment.placement.groups)
-                at = next(i for i, group in groups if group.tensor_parallel > 1 and rank.rank in group.ranks)
+        names = {plan.nodes[node].weights for node in rank.nodes}
+        used = {name: sizes for name, sizes in known.items() if name in names}
+        groups = list(enumerate(assignment.placement.groups))
+        at = next(i for i, group in groups if group.tensor_parallel > 1 and rank.rank in group.ranks)
+        for name, sizes in used.items():
+            if (why := sizes.indivisible(len(rank.shards), rank.expert_parallel)) is not None:
                 message = f"weights `{name}` can't be divided: {why}; take another number of ranks"
                 yield Problem("indivisible", f"/groups/{at}/tensor_parallel", message)
+        if rank.expert_parallel and not any(sizes.mixtures for sizes in used.values()):
+            message = "none of its nodes has experts; leave `expert_parallel` out"
+            yield Problem("indivisible", f"/groups/{at}/expert_parallel", message)
 
 
 def judge_moves(plan: Plan) -> Iterator[Problem]:
@@ -53,6 +57,15 @@ def judge_moves(plan: Plan) -> Iterator[Problem]:
             f"tensor-parallel ranks stay where they are; place the nodes that are bound to it together"
         )
         yield Problem("unsupported", "/groups", message)
+
+
+def _experts(group: Group, at: str) -> Iterator[Problem]:
+    if group.expert_parallel and group.tensor_parallel == 1:
+        message = "`expert_parallel` spreads experts over tensor-parallel ranks; set `tensor_parallel` too"
+        yield Problem("indivisible", f"{at}/expert_parallel", message)
+    if group.redundant_experts and not group.expert_parallel:
+        message = "`redundant_experts` are whole experts on two ranks; set `expert_parallel` too, or leave them out"
+        yield Problem("indivisible", f"{at}/redundant_experts", message)
 
 
 def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:

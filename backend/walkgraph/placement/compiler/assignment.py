@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
 
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.document import Choose, Fork, Graph, Map
 from walkgraph.graph.structure import ChoiceAt, Entry, MapAt, WalkStructure, structures
@@ -168,6 +169,14 @@ class Assignment:
             elif entry.node in self.graph.nodes:
                 states = self.graph.nodes[entry.node].states.values()
                 yield from ((state, self.rank(entry.node, walk)) for state in dict.fromkeys(states))
+
+
+def expert_parallel(placement: Placement, rank: Rank) -> ExpertParallel | None:
+    """The way in which a rank with shards holds whole experts; None if it holds a part of each, or has no shards.
+    Groups on the same ranks hold them alike."""
+    here = [group for group in placement.groups if group.tensor_parallel > 1 and rank in group.ranks]
+    spread = [group.redundant_experts for group in here if group.expert_parallel]
+    return ExpertParallel(max(spread)) if spread else None
 
 
 def holds(group: Group, node: str) -> bool:

@@ -183,6 +183,7 @@ export const placement = {
   oneReplica: "One replica",
   oneReplicaARank: "One replica a rank",
   width1: "Width 1",
+  leaveOut: (field: string) => `Leave out ${field}`,
   onlyRank: (rank: number) => `Only rank ${rank}`,
   removeNamesThatAreGone: "Remove names that are gone",
   numberTheRanksFrom0: "Number the ranks from 0",

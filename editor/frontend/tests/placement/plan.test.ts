@@ -291,6 +291,18 @@ describe("problems", () => {
       ranks: [1],
       memory: "60GiB",
     });
+    const wide = { ...found("bad").placement, groups: [{ nodes: ["*"], ranks: [0], expert_parallel: true }] };
+    const spread: Problem = {
+      code: "indivisible",
+      pointer: "/placement/groups/0/expert_parallel",
+      message: "",
+      severity: "error",
+    };
+    const [out] = fixesOf(spread, wide, graph, found("bad").plan);
+    expect([out?.label, out?.placement?.groups]).toEqual([
+      "Leave out expert_parallel",
+      [{ nodes: ["*"], ranks: [0] }],
+    ]);
     expect(fixes("bad", "unknown_node")[0]?.placement?.groups).toHaveLength(3);
     expect(fixes("bad", "unplaced").map((fix) => fix.label)).toEqual(
       [0, 1, 2].map((rank) => `Place on rank ${rank}`),

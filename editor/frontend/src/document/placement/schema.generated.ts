@@ -19,6 +19,15 @@ export type Ranks = number[];
  */
 export type Walks = string[] | null;
 export type TensorParallel = number;
+/**
+ * Tensor-parallel ranks hold whole experts of mixtures instead of a part of each; it goes for all that these ranks
+ * hold.
+ */
+export type ExpertParallel = boolean;
+/**
+ * Experts of each layer, those with the most work, that two ranks hold with `expert_parallel`.
+ */
+export type RedundantExperts = number;
 export type Replicas = number;
 /**
  * Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
@@ -50,6 +59,8 @@ export interface Group {
   ranks: Ranks;
   walks?: Walks;
   tensor_parallel?: TensorParallel;
+  expert_parallel?: ExpertParallel;
+  redundant_experts?: RedundantExperts;
   replicas?: Replicas;
   memory?: Memory;
   host?: Host;

@@ -29,6 +29,9 @@ export function fixesOf(
   return found.filter((fix) => fix.hardware !== undefined || (fix.placement !== null && fix.placement !== placement));
 }
 
+/** The fields of a group that doesn't hold whole experts. */
+const PARTS = { expert_parallel: undefined, redundant_experts: undefined };
+
 const MENDERS: Record<string, Mender> = {
   unsupported: (problem, placement, graph) => {
     const { group: index, field } = spotOf(problem, placement, graph);
@@ -36,13 +39,13 @@ const MENDERS: Record<string, Mender> = {
     return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
   },
   indivisible: (problem, placement, graph) => {
-    const { group: index } = spotOf(problem, placement, graph);
+    const { group: index, field } = spotOf(problem, placement, graph);
     const group = index === null ? undefined : placement.groups[index];
     if (!group || index === null) return [];
-    const ranks = group.ranks.slice(0, group.replicas ?? 1);
-    return [
-      { label: strings.placement.width1, placement: setGroup(placement, index, { ranks, tensor_parallel: 1 }) },
-    ];
+    if (field === "expert_parallel" || field === "redundant_experts")
+      return [{ label: strings.placement.leaveOut(field), placement: setGroup(placement, index, PARTS) }];
+    const fields = { ...PARTS, ranks: group.ranks.slice(0, group.replicas ?? 1), tensor_parallel: 1 };
+    return [{ label: strings.placement.width1, placement: setGroup(placement, index, fields) }];
   },
   same_rank: (problem, placement, graph) => {
     const { group: index } = spotOf(problem, placement, graph);
