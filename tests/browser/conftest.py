@@ -111,6 +111,8 @@ def person(
     if failed:
         found.alone = True
         found.look("at_the_end")
+        # For a report from a machine whose files are gone.
+        print(page.url, *page.locator("main, .wg").all_inner_texts(), sep="\n")
     for open_page in window.pages:
         if open_page is not page or failed:
             open_page.close()
