@@ -16,8 +16,8 @@ from walkgraph.layers.linear.step_linear import linear
 
 def added(x: Tensor, shard: Shard, product: Callable[[Tensor | None], Tensor]) -> Tensor:
     """x `[R, W]` + the sum over the shards. `product`: makes this shard's part, with the residual that it gets added
-    before rounding."""
-    return product(x) if shard.count == 1 else x + shard.sum(product(None))
+    before rounding; the first shard's has it."""
+    return shard.sum(product(x if shard.index == 0 else None))
 
 
 def add_product(x: Tensor, shard: Shard, rows: Tensor, weight: Tensor) -> None:
