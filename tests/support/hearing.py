@@ -1,4 +1,4 @@
-"""Receives telemetry of a deployment's processes: the latest gauges, and samples of tapped values."""
+"""Receives telemetry of a deployment's processes: the latest gauges, samples of values, and all other events."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Hearing:
         self.address = f"ipc://{path}"
         self.latest: dict[Rank, t.RankGauge] = {}
         self.samples: list[t.Sample] = []
+        self.others: list[t.Any] = []
         self._socket = zmq.asyncio.Context.instance().socket(zmq.PULL)
         self._socket.bind(self.address)
         self._changed = asyncio.Event()
@@ -50,7 +51,7 @@ class Hearing:
                     case t.Sample():
                         self.samples.append(event)
                     case _:
-                        pass
+                        self.others.append(event)
 
     def close(self) -> None:
         self._reader.cancel()

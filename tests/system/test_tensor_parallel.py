@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.support.deployment import KV_BYTES, Deployment, deployed
+from tests.support.hearing import Hearing
 from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
@@ -19,7 +20,9 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Watch
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -94,3 +97,44 @@ async def test_a_shard_that_dies_ends_its_group_and_all_come_back(lost: int) -> 
         await deployment.ready()
         assert all(deployment.pid(rank) != starts[rank] for rank in (0, 1))
         assert await written(deployment, 2) == before
+
+
+async def watched(folder: Path, shards: int) -> Hearing:
+    """What is told of one recorded run."""
+    heard = Hearing(folder / f"heard{shards}")
+    graph, plan = planned("llm", {"llm": "random:qwen3-tiny:0"}, shards)
+    async with deployed(graph, plan, telemetry=heard.address) as deployment:
+        deployment.process.send(Watch(level="full"))
+        params = {"seed": 1, "max_tokens": 12, "temperature": 0.0}
+        run = deployment.submit("complete", params, inputs={"prompt": (m.Small(value=WORDS[1]),)}, record=True)
+        assert (await deployment.end(run)).error is None
+        await heard.all_free(shards)
+    heard.close()
+    return heard
+
+
+async def test_shards_tell_their_own_times_and_the_first_tells_the_values(tmp_path: Path) -> None:
+    alone, both = await watched(tmp_path, 1), await watched(tmp_path, 2)
+    work = [one for one in both.others if isinstance(one, t.Forward | t.Launch)]
+    parts = [one for one in both.others if isinstance(one, t.ShardWork)]
+    assert {one.rank for one in work} == {0}
+    assert {(one.rank, one.of) for one in parts} == {(1, 0)}
+    assert [one.number for one in parts] == sorted({one.number for one in work})
+    spans = {one.number: (one.taken, one.finished) for one in work}
+    apart = [one for one in parts if one.started == spans[one.number][0]]
+    assert not apart, "its own readings of the clock, not the first shard's"
+    assert all(one.started <= one.finished for one in parts)
+    assert set(both.latest) == {0, 1}
+    # Values are whole, on the first shard as on a rank without shards.
+    seen = {
+        shards: {(one.walk, one.source, one.step, one.iteration): one for one in found.samples}
+        for shards, found in {1: alone, 2: both}.items()
+    }
+    assert {one.rank for one in both.samples} == {0}
+    assert len(seen[2]) == len(both.samples), "each value once"
+    assert seen[1].keys() == seen[2].keys()
+    for place, one in seen[1].items():
+        other = seen[2][place]
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert one.picked == pytest.approx(other.picked, abs=1e-4)
+    assert any(one.shape for one in both.samples), "else it tests less"

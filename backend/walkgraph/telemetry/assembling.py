@@ -19,6 +19,7 @@ from walkgraph.telemetry.trace import (
     LoopEnd,
     Passes,
     RankPart,
+    Shards,
     Trace,
 )
 from walkgraph.wire.watching import Level
@@ -33,7 +34,7 @@ PAUSE_EVENTS = 64
 
 Row = tuple[Any, ...]
 """A row of a table, in the order of its columns."""
-Table = TypeVar("Table", Blocks, Hops, Counters)
+Table = TypeVar("Table", Blocks, Shards, Hops, Counters)
 
 
 def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[], None] | None = None) -> Trace:
@@ -52,8 +53,10 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
             taken = 0
     found.loops_under_way()
     blocks = sorted(found.blocks, key=_started)
+    shown = blocks[-MAX_BLOCKS:]
     lanes = found.lanes()
     ranks = {lane.rank for lane in lanes} | {rank for hop in found.hops for rank in hop[:2]}
+    ranks |= {rank for rank, first in enumerate(draft.places.serving) if first in ranks}
     counters = sorted((row for row in found.gauges if row[0] in ranks), key=_at)
     return Trace(
         run=draft.run,
@@ -67,8 +70,10 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         error=draft.error,
         parent=parent,
         devices=draft.places.devices,
+        serving=draft.places.serving,
         lanes=lanes,
-        blocks=_table(Blocks, blocks[-MAX_BLOCKS:]),
+        blocks=_table(Blocks, shown),
+        shards=_table(Shards, found.shards_of(shown, lanes)),
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
@@ -82,7 +87,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         # Only now, as everything before may add names.
         names=tuple(found.names),
         lost=draft.lost,
-        cut=draft.cut or len(blocks) > MAX_BLOCKS,
+        cut=draft.cut or len(blocks) > len(shown),
     )
 
 
@@ -94,6 +99,8 @@ class _Assembly:
         self._lanes: dict[tuple[int, str, bool], dict[str, None]] = {}
         """Each lane with its nodes: a loop may not call all of them in every iteration."""
         self.blocks: list[Row] = []
+        self._shards: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        """(Rank that serves, number) -> rows of its other shards, of all runs."""
         self.hops: list[Row] = []
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
@@ -189,6 +196,19 @@ class _Assembly:
         batch = (event.number, len(event.runs), self.mates(event.runs))
         spent = (ready, taken, self.us(event.launched), started, finished, finished - started, started - ready)
         self.blocks.append((*kind, self.name(event.walks[row]), *what, *batch, *spent, event.pages_free, failed))
+
+    def shard(self, event: e.ShardWork) -> None:
+        started = self.us(event.started)
+        row = (event.rank, event.of, event.number, started, max(self.us(event.finished), started))
+        self._shards[event.of, event.number].append(row)
+
+    def shards_of(self, blocks: Sequence[Row], lanes: Sequence[Lane]) -> list[Row]:
+        """The rows of shards that belong to these blocks, in order. What a former start of the rank counted was over
+        before the run began."""
+        rank_of = [lane.rank for lane in lanes]
+        numbers: set[tuple[int, int]] = {(rank_of[int(row[_LANE])], row[_NUMBER]) for row in blocks}
+        rows = [row for number in numbers for row in self._shards.get(number, ()) if row[-1] >= 0]
+        return sorted(rows, key=_shard_started)
 
     def activity(self, event: e.Activity) -> None:
         if event.run != self.run or not event.calls:
@@ -351,6 +371,7 @@ def _part(found: _Assembly, event: e.RunPart) -> None:
 _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Forward: _Assembly.forward,
     e.Launch: _Assembly.launch,
+    e.ShardWork: _Assembly.shard,
     e.Activity: _Assembly.activity,
     e.Looping: _Assembly.looping,
     e.LoopEnded: _Assembly.loop_ended,
@@ -374,6 +395,8 @@ def _level(draft: Draft, blocks: Sequence[Row]) -> Level:
     return "summary" if blocks or any(phase != "finished" for phase in draft.phases) else "off"
 
 
+_LANE = Blocks.__struct_fields__.index("lane")
+_NUMBER = Blocks.__struct_fields__.index("number")
 _STARTED = Blocks.__struct_fields__.index("started")
 _FINISHED = Blocks.__struct_fields__.index("finished")
 _SENT = Hops.__struct_fields__.index("sent")
@@ -381,6 +404,10 @@ _SENT = Hops.__struct_fields__.index("sent")
 
 def _started(row: Row) -> tuple[int, int]:
     return row[_STARTED], row[_FINISHED]
+
+
+def _shard_started(row: Row) -> tuple[int, int]:
+    return row[-2], row[0]
 
 
 def _sent(row: Row) -> int:

@@ -1,6 +1,7 @@
 """Traces and recordings as bytes for storage: by columns, each reduced by what can be predicted of it, then compressed.
 
-    trace      MAGIC, then zlib of msgpack [the trace without its tables, blocks, hops, counters]
+    trace      MAGIC, then zlib of msgpack [the trace without its tables, blocks, hops, counters, shards]; traces of
+               earlier versions end before `shards`
     table      [rows, column, ...]; a column is bytes: integers as below, floats as their bytes, ragged columns as
                their lengths and, for each length, the values of each place
     integers   width, then the bytes of all numbers by significance: zigzag, so that small ones of both signs are small
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from walkgraph.telemetry.events import Sample
-from walkgraph.telemetry.trace import Blocks, Counters, Hops, Trace
+from walkgraph.telemetry.trace import Blocks, Counters, Hops, Shards, Trace
 
 MAGIC = b"walkgraph trace 1\n"
 RECORDING = b"walkgraph recording 1\n"
@@ -28,7 +29,7 @@ LEVEL = 6
 """Compression level of zlib."""
 
 Ints = NDArray[np.int64]
-Table = TypeVar("Table", Blocks, Hops, Counters)
+Table = TypeVar("Table", Blocks, Hops, Counters, Shards)
 
 _RAGGED = frozenset(("iteration", "mates", "key"))
 _FLOATS = frozenset(("busy",))
@@ -42,8 +43,13 @@ class Unreadable(ValueError):
 
 
 def encode(trace: Trace) -> bytes:
-    head = msgspec.structs.replace(trace, blocks=Blocks(), hops=Hops(), counters=Counters())
-    tables = (_encode_blocks(trace.blocks), _encode_hops(trace.hops), _encode_table(trace.counters))
+    head = msgspec.structs.replace(trace, blocks=Blocks(), hops=Hops(), counters=Counters(), shards=Shards())
+    tables = (
+        _encode_blocks(trace.blocks),
+        _encode_hops(trace.hops),
+        _encode_table(trace.counters),
+        _encode_shards(trace.shards),
+    )
     return MAGIC + zlib.compress(msgspec.msgpack.encode((head, *tables)), LEVEL)
 
 
@@ -51,12 +57,14 @@ def decode(data: bytes) -> Trace:
     """Read a trace. Raises Unreadable."""
     body = _body(data, MAGIC)
     try:
-        head, blocks, hops, counters = msgspec.msgpack.decode(body, type=tuple[Trace, list[Any], list[Any], list[Any]])
+        head, *rest = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
+        blocks, hops, counters, *shards = [msgspec.msgpack.decode(table, type=list[Any]) for table in rest]
         return msgspec.structs.replace(
-            head,
+            msgspec.msgpack.decode(head, type=Trace),
             blocks=_decode_blocks(blocks),
             hops=_decode_hops(hops),
             counters=_decode_table(Counters, counters),
+            shards=_decode_shards(shards[0]) if shards else Shards(),
         )
     except (msgspec.MsgspecError, ValueError, IndexError, TypeError) as error:
         raise Unreadable(f"these bytes are not a trace: {error}") from error
@@ -169,7 +177,21 @@ def _decode_hops(packed: list[Any]) -> Hops:
     return _decode_table(Hops, packed, placed)
 
 
-def _encode_table(table: Hops | Counters, **instead: Ints) -> list[Any]:
+def _encode_shards(shards: Shards) -> list[Any]:
+    started = _ints(shards.started)
+    steps = {"number": _steps(_ints(shards.number)), "started": _steps(started)}
+    return _encode_table(shards, finished=_ints(shards.finished) - started, **steps)
+
+
+def _decode_shards(packed: list[Any]) -> Shards:
+    def placed(stored: dict[str, Any]) -> None:
+        stored["number"], stored["started"] = np.cumsum(stored["number"]), np.cumsum(stored["started"])
+        stored["finished"] = stored["started"] + stored["finished"]
+
+    return _decode_table(Shards, packed, placed)
+
+
+def _encode_table(table: Hops | Counters | Shards, **instead: Ints) -> list[Any]:
     rows = len(getattr(table, table.__struct_fields__[0]))
     columns: list[Any] = []
     for name in table.__struct_fields__:

@@ -3,7 +3,7 @@ device times are aligned to it.
 
     summary   RunPhase, RunPasses, RunPart, Activity, Kept, Looping, LoopEnded, TaskCalled, Transfer (summed),
               RankGauge, QueueGauge
-    full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
+    full      and Forward, Launch, ShardWork, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
 Events of one source are numbered without gaps: a gap shows the reader how many were dropped, and the source counts them
@@ -121,6 +121,20 @@ class Launch(Event, frozen=True, tag="launch"):
     pages_free: int = 0
     spans: bool = False
     """Parts of the loops run on other ranks, and the launch waits for them on its device: its time includes theirs."""
+
+
+class ShardWork(Event, frozen=True, tag="shard"):
+    """The part that another shard of a rank took in a forward or launch, which the first shard reports. A group of
+    launches with one number has one event."""
+
+    rank: Rank
+    """The shard's own."""
+    of: Rank
+    """The first shard's rank, which counts the forwards and launches:"""
+    number: int
+    started: float
+    """Start on the shard's own device."""
+    finished: float
 
 
 # ── work, level `summary` ───────────────────────────────────────────────────────────────────────
@@ -440,6 +454,7 @@ Any = (
     | RunPart
     | Forward
     | Launch
+    | ShardWork
     | Activity
     | Looping
     | LoopEnded

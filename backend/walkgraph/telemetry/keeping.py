@@ -356,7 +356,7 @@ _ALIKE: dict[type, tuple[str, ...]] = {
 def time_of(event: e.Any) -> float:
     """When the work or state that an event reports was over."""
     match event:
-        case e.Forward() | e.Launch() | e.Activity():
+        case e.Forward() | e.Launch() | e.ShardWork() | e.Activity():
             return event.finished
         case _:
             return event.at

@@ -21,6 +21,8 @@ class Places:
     """Index -> `@stream.name`."""
     devices: tuple[str, ...] = ()
     """Device of each rank."""
+    serving: tuple[int, ...] = ()
+    """For each rank, the rank that serves for it: itself, or the first of its shards."""
     nodes: frozenset[str] = frozenset()
     follows: frozenset[tuple[str, str]] | None = None
     """(node, another that may wait for it), through edges, streams and states of a Walk."""
@@ -43,10 +45,12 @@ class Places:
                 ends = end_name(uses, edge.source, streams), end_name(uses, edge.target, streams)
                 edges[walk.name, edge.index] = " -> ".join(ends)
         into, out = _stream_ends(plan)
+        ranks = sorted(plan.ranks, key=lambda rank: rank.rank)
         return cls(
             edges=edges,
             streams=streams,
-            devices=tuple(rank.device for rank in sorted(plan.ranks, key=lambda rank: rank.rank)),
+            devices=tuple(rank.device for rank in ranks),
+            serving=tuple(rank.serving for rank in ranks),
             nodes=frozenset(node.name for node in plan.nodes),
             follows=frozenset(_follows(plan, into, out)),
             readers=_ends(plan, edges, streams, out, reading=True),

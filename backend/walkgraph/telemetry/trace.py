@@ -1,7 +1,7 @@
 """The trace of one run: what it did, when and on which rank; in columns, as it is stored, sent and drawn.
 
 Times are whole microseconds from `began`. Strings that repeat are indices into `names`. All columns of a table have the
-same length; rows are in the order of `started` (blocks) or `sent` (hops).
+same length; rows are in the order of `started` (blocks, shards) or `sent` (hops).
 """
 
 from typing import Literal
@@ -63,6 +63,18 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     pages_free: tuple[int, ...] = ()
     """Free pages of the rank afterwards; -1 if unknown."""
     failed: tuple[bool, ...] = ()
+
+
+class Shards(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that other shards of a rank took in its batches."""
+
+    rank: tuple[int, ...] = ()
+    """The shard's own."""
+    of: tuple[int, ...] = ()
+    """The rank that serves, whose blocks have these numbers:"""
+    number: tuple[int, ...] = ()
+    started: tuple[int, ...] = ()
+    finished: tuple[int, ...] = ()
 
 
 class Hops(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,9 +231,14 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """`traceparent` of its request; empty if there was none."""
     devices: tuple[str, ...] = ()
     """Device of each rank of the deployment: `cuda:0`, `cpu`; empty if unknown."""
+    serving: tuple[int, ...] = ()
+    """For each rank of the deployment, the rank that serves for it: itself, or the first of its shards; empty if
+    unknown."""
     names: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     blocks: Blocks = Blocks()
+    shards: Shards = Shards()
+    """Empty where no rank has shards, and in traces of earlier versions."""
     hops: Hops = Hops()
     counters: Counters = Counters()
     loops: tuple[LoopEnd, ...] = ()

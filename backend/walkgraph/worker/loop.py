@@ -46,6 +46,7 @@ from walkgraph.worker.idle import IdleMoments
 from walkgraph.worker.interfaces import CoreLike, EngineLike, LoopParts, NoParts, called
 from walkgraph.worker.io import moving, values
 from walkgraph.worker.io.links import FromPart, Links
+from walkgraph.worker.observe.observer import Observer
 from walkgraph.worker.observe.probes import Probes
 from walkgraph.worker.observe.samples import Samples
 from walkgraph.worker.observe.work_telemetry import WorkTelemetry
@@ -67,14 +68,17 @@ class WorkerLoop:
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
         parts: LoopParts | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`parts`: those of loops that span devices."""
+        """`parts`: those of loops that span devices. `observer`: reports its work; None: reports all of it."""
         self.stopping = False
         self.next: m.Load | None = None
         """The order to load another plan, which ended the loop."""
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
-        self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
+        self._clock, self.suspension = clock, Suspension()
+        self._telemetry, self._samples = observer or Observer(
+            WorkTelemetry(rank, emitter, clock, engine, links), Samples(rank, engine.states, emitter, clock)
+        )
         self._probes = Probes(rank, core, links, self.suspension)
         self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock, links.post)
         self._commands: deque[Command] = deque()

@@ -150,9 +150,10 @@ class _Process:
         if not _load(engine, core.loops() if ready else (), order, rank, links.conductor.socket):
             return False, None
         name = order.telemetry_name or spec.telemetry_name or spec.name
-        emitter = Off() if self.feed is None else self._emitter(name, self.feed, heard=not here.repeats)
+        emitter = Off() if self.feed is None else self._emitter(name, self.feed)
         self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
-        loop = WorkerLoop(part.rank, core, engine, links, emitter, parts=self.parts)
+        observer = part.observer and part.observer(emitter, engine)
+        loop = WorkerLoop(part.rank, core, engine, links, emitter, parts=self.parts, observer=observer)
         if not again and not spec.changing:
             # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
             # request.
@@ -163,10 +164,8 @@ class _Process:
         emitter.flush(time.monotonic(), force=True)
         return True, loop.next
 
-    def _emitter(self, name: str, feed: sockets.Socket, *, heard: bool) -> Emitter:
-        """`heard` false: the same work is reported by another rank."""
-        send = sockets.offer(feed) if heard else _taken
-        return Buffered(name, self.source, self.spec.telemetry_level, send)
+    def _emitter(self, name: str, feed: sockets.Socket) -> Emitter:
+        return Buffered(name, self.source, self.spec.telemetry_level, sockets.offer(feed))
 
 
 def threads_of(device: str, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
@@ -259,8 +258,3 @@ def _feed(spec: DeploymentSpec, context: sockets.Context) -> sockets.Socket | No
 
 def _send(socket: sockets.Socket, message: m.FromWorker) -> None:
     socket.send(codec.encode(message))
-
-
-def _taken(packet: bytes) -> bool:
-    """Stands for a feed that takes everything."""
-    return True

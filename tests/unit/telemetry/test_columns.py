@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from tests.support.telling import A, sample
 from walkgraph.telemetry.columns import MAGIC, Unreadable, decode, decode_recording, encode, encode_recording
 from walkgraph.telemetry.events import Statistics
-from walkgraph.telemetry.trace import CALL, LAUNCH, Blocks, Counters, Hops, KeptCall, Lane, LoopEnd, LoopReason, Trace
+from walkgraph.telemetry.trace import (
+    CALL,
+    LAUNCH,
+    Blocks,
+    Counters,
+    Hops,
+    KeptCall,
+    Lane,
+    LoopEnd,
+    LoopReason,
+    Shards,
+    Trace,
+)
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
 TIMES = st.integers(-(2**61), 2**61) | st.integers(-2, 300)
@@ -52,6 +64,7 @@ TRACES = st.builds(
     names=st.lists(st.text(max_size=5), max_size=3).map(tuple),
     lanes=st.just((Lane(rank=0, name="decode", nodes=("llm", "head"), loop=True),)),
     blocks=tables(Blocks),
+    shards=tables(Shards),
     hops=tables(Hops),
     counters=tables(Counters),
     loops=st.just((LoopEnd(rank=0, walk="w", loop="l", iteration=(1,), iterations=2, reason="stop", at=3),)),
@@ -66,6 +79,14 @@ TRACES = st.builds(
 @given(TRACES)
 def test_a_trace_comes_back_as_it_was(trace: Trace) -> None:
     assert decode(encode(trace)) == trace
+
+
+@settings(max_examples=5)
+@given(TRACES)
+def test_a_trace_of_an_earlier_version_has_no_shards(trace: Trace) -> None:
+    parts = msgspec.msgpack.decode(zlib.decompress(encode(trace)[len(MAGIC) :]))
+    earlier = MAGIC + zlib.compress(msgspec.msgpack.encode(parts[:-1]))
+    assert decode(earlier) == msgspec.structs.replace(trace, shards=Shards())
 
 
 def test_hops_that_never_arrived_stay_so() -> None:

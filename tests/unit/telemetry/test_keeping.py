@@ -60,6 +60,34 @@ def begun(**bounds: int) -> World:
     return world
 
 
+def shard(number: int, began: float, *, rank: int = 1) -> e.ShardWork:
+    return e.ShardWork(rank=Rank(rank), of=Rank(0), number=number, started=began, finished=began + 0.25)
+
+
+def test_parts_of_other_shards_are_those_of_the_runs_batches() -> None:
+    world = begun()
+    world.keeper.places = Places(devices=("cuda:0", "cuda:1", "cuda:2"), serving=(0, 0, 0))
+    # A shard's packet may come before the first one's.
+    world.tell("rank 1.1", shard(7, 10.5), shard(8, 11.0), shard(9, 11.5), now=11.8)
+    batch = {"runs": (A, A), "nodes": ("llm", "sampler")}
+    told = [forward((10.5, 10.5, 10.5, 10.75), number=7), forward((11.0, 11.0, 11.0, 11.25), (B,), number=8)]
+    world.tell("rank 0.1", *told, forward((11.5, 11.5, 11.5, 11.75), **batch, number=9), now=11.9)
+    # Its number was given once before, by the same rank before it was started anew.
+    world.tell("rank 2.1", shard(7, 9.0, rank=2), shard(9, 11.5, rank=2), now=12.0)
+    world.tell("rank 2.1", gauge(2, 13.0), now=13.0)
+    trace = world.trace(A)
+    found = trace.shards
+    rows = zip(found.rank, found.of, found.number, found.started, found.finished, strict=True)
+    assert list(rows) == [
+        (1, 0, 7, 500_000, 750_000),
+        (1, 0, 9, 1_500_000, 1_750_000),
+        (2, 0, 9, 1_500_000, 1_750_000),
+    ]
+    assert len(trace.blocks.lane) == 3, "work is counted once"
+    assert trace.serving == (0, 0, 0)
+    assert trace.counters.rank == (2,)
+
+
 def test_recordings_of_all_runs_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     picked = len(sample(A, 1.0).picked)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support import traces
 from tests.support.chrome import Event, faults
 from walkgraph.telemetry.sinks import perfetto
-from walkgraph.telemetry.trace import Blocks, Counters, Hops, Lane, Trace
+from walkgraph.telemetry.trace import Blocks, Counters, Hops, Lane, Shards, Trace
 from walkgraph.telemetry.tracks import spread
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda p: (p[0], p[0] + p[1])), max_size=30)
@@ -60,6 +60,28 @@ def test_batches_are_drawn_once_and_lead_to_their_calls(seed: int) -> None:
     assert sorted(drawn) == sorted(numbers)
     arrived = sum(at >= 0 for at in trace.hops.arrived)
     assert sum(e["ph"] == "s" and e["name"] == "hop" for e in events) == arrived
+
+
+@given(seed=st.integers(0, 10_000))
+def test_parts_of_shards_are_on_their_own_devices(seed: int) -> None:
+    trace = traces.trace(seed, ranks=1, batches=8)
+    numbers = sorted(set(trace.blocks.number))
+    places = [trace.blocks.number.index(number) for number in numbers]
+    began = tuple(trace.blocks.started[place] + 7 for place in places)
+    others = tuple(rank for rank in (1, 2) for _ in numbers)
+    shards = Shards(
+        rank=others,
+        of=(0,) * len(others),
+        number=(*numbers, *numbers),
+        started=(*began, *began),
+        finished=tuple(at + 90 for at in (*began, *began)),
+    )
+    events = perfetto.events(msgspec.structs.replace(trace, shards=shards))
+    assert faults(events) == []
+    drawn = [e for e in events if e["name"] == "shard"]
+    assert [e["pid"] - perfetto.RANKS_FROM for e in drawn] == list(others)
+    assert sorted(e["args"]["number"] for e in drawn) == sorted(shards.number)
+    assert blocks_of(events, trace) == blocks_of(perfetto.events(trace), trace), "work is drawn once"
 
 
 def test_what_the_checker_finds() -> None:

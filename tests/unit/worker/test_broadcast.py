@@ -106,6 +106,25 @@ def test_answers_about_the_device_are_those_of_the_first_shard(tmp_path: Path) -
         assert first.time() == other.time() == 6.5
 
 
+def test_times_here_are_known_by_those_of_the_first_shard(tmp_path: Path) -> None:
+    here = iter((105.0, 106.5, 108.0))
+    with streams(tmp_path) as (writer, [reader]):
+        other = RepeatedOutside(reader, lambda: next(here))
+        for now in (5.0, 6.0):
+            writer.time(now)
+            other.time()
+        # A CPU's launch is timed by readings, a GPU's by its own device.
+        writer.span(5.0, 6.0)
+        other.span(5.0, 6.0)
+        writer.span(5.25, 5.75)
+        other.span(5.0, 105.75)
+        assert other.here(5.0, 6.0) == (105.0, 106.5)
+        assert other.here(5.25, 5.75) == (105.0, 105.75)
+        assert other.here(6.0, 6.0) == (106.5, 106.5), "a call that was never launched"
+        writer.time(7.0)
+        assert other.time() == 7.0
+
+
 def test_a_listener_is_gone_with_its_shard(tmp_path: Path) -> None:
     path = address(tmp_path, Rank(1), 1)
     with closing(Receiver(path)):

@@ -255,10 +255,9 @@ class Stopwatch:
         stamp = mark.own if isinstance(mark, AskedMark) else mark
         if isinstance(stamp, Stamp) and stamp.query():
             began, now = stamp.track.span(stamp, began)
-        began, now = self._outside.span(began, now)
         if device.type == self._device.type:
             self.busy.add(began, now)
-        return began, now
+        return self._outside.span(began, now)
 
     def _track(self, device: torch.device, stream: "torch.cuda.Stream | None") -> StreamTrack:
         track = self._tracks.get((device, stream))

@@ -1,9 +1,9 @@
 """A trace as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
 
     process   the run: its phases, and the Walk steps below; then one of each rank, named with its device
-    thread    of a rank: `host` (what its process prepares), `device` (the batches that it takes part in), one a lane
-              with Walk step > call, launch or folded calls, `sends` and `receives`. What overlaps goes to a thread of
-              its own, so that slices of a thread nest or are apart
+    thread    of a rank: `host` (what its process prepares), `device` (the batches that it takes part in, for itself or
+              as a shard), one a lane with Walk step > call, launch or folded calls, `sends` and `receives`. What
+              overlaps goes to a thread of its own, so that slices of a thread nest or are apart
     flows     from a batch's preparation to its execution, from there to its calls, from a call to what it sends, from
               there to its arrival, and on to the call that waits for it
     counters  of a rank: queue, runs, busy share, memory, pages of keys and values
@@ -144,6 +144,7 @@ class _Writer:
         self._run()
         self._lanes()
         self._batches()
+        self._shards()
         self._hops()
         self._counters()
         self._loop_ends()
@@ -267,6 +268,16 @@ class _Writer:
         self._timeline.flow("batch", host, device)
         for row in rows if len(rows) > 1 else ():
             self._timeline.flow("batch", device, self._at[row])
+
+    def _shards(self) -> None:
+        """The parts that other shards took in the batches."""
+        shards = self._trace.shards
+        for rank, rows in _by(range(len(shards.rank)), shards.rank):
+            spans = [(shards.started[row], shards.finished[row]) for row in rows]
+            for row, (pid, tid, _), span in zip(
+                rows, self._timeline.line_up(rank, "device", spans), spans, strict=True
+            ):
+                self._timeline.slice("shard", "device", pid, tid, span, number=shards.number[row], of=shards.of[row])
 
     # ── hops ────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,12 +18,16 @@ from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.engine.device.outside import Firsthand, Outside
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan, RankPlan
+from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
+from walkgraph.worker.observe.observer import Observer
+from walkgraph.worker.observe.work_telemetry import MeasuredEngine
 from walkgraph.worker.shards.broadcast import Broadcast, address
 from walkgraph.worker.shards.shard_links import FirstLinks, OtherLinks
+from walkgraph.worker.shards.shard_telemetry import NoSamples, ShardTelemetry
 from walkgraph.worker.shards.shared_outside import RepeatedOutside, ToldOutside
 
 
@@ -37,6 +41,8 @@ class Membership:
     outside: Outside
     run: Callable[[WorkerLoop], None]
     """Runs the loop until it is stopped."""
+    observer: Callable[[Emitter, MeasuredEngine], Observer] | None = None
+    """Makes what reports the loop's work; None: all of it is reported."""
 
 
 def links_of(here: RankPlan) -> type[Links]:
@@ -59,8 +65,14 @@ def join(directory: Path, order: m.Load, here: RankPlan, links: Links) -> Member
         def run(loop: WorkerLoop) -> None:
             _repeat(loop, links, here.rank)
 
+        outside = RepeatedOutside(links.told, time.monotonic)
+        ranks = here.rank, here.shards[0]
+
+        def observer(emitter: Emitter, engine: MeasuredEngine) -> Observer:
+            return Observer(ShardTelemetry(ranks, outside, emitter, time.monotonic, engine, links), NoSamples())
+
         plan, shard = _plan_of(order.plan, here), _shard(directory, order, here)
-        return Membership(plan, here.shards[0], shard, RepeatedOutside(links.told, time.monotonic), run)
+        return Membership(plan, here.shards[0], shard, outside, run, observer)
     return Membership(order.plan, here.rank, WHOLE, Firsthand(), WorkerLoop.run)
 
 
