@@ -73,7 +73,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         serving=draft.places.serving,
         lanes=lanes,
         blocks=_table(Blocks, shown),
-        shards=_table(Shards, found.shards_of(shown, lanes)),
+        shards=_table(Shards, _shards_of(found, shown, lanes)),
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
@@ -99,7 +99,7 @@ class _Assembly:
         self._lanes: dict[tuple[int, str, bool], dict[str, None]] = {}
         """Each lane with its nodes: a loop may not call all of them in every iteration."""
         self.blocks: list[Row] = []
-        self._shards: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        self.shards: dict[tuple[int, int], list[Row]] = defaultdict(list)
         """(Rank that serves, number) -> rows of its other shards, of all runs."""
         self.hops: list[Row] = []
         self.gauges: list[Row] = []
@@ -196,19 +196,6 @@ class _Assembly:
         batch = (event.number, len(event.runs), self.mates(event.runs))
         spent = (ready, taken, self.us(event.launched), started, finished, finished - started, started - ready)
         self.blocks.append((*kind, self.name(event.walks[row]), *what, *batch, *spent, event.pages_free, failed))
-
-    def shard(self, event: e.ShardWork) -> None:
-        started = self.us(event.started)
-        row = (event.rank, event.of, event.number, started, max(self.us(event.finished), started))
-        self._shards[event.of, event.number].append(row)
-
-    def shards_of(self, blocks: Sequence[Row], lanes: Sequence[Lane]) -> list[Row]:
-        """The rows of shards that belong to these blocks, in order. What a former start of the rank counted was over
-        before the run began."""
-        rank_of = [lane.rank for lane in lanes]
-        numbers: set[tuple[int, int]] = {(rank_of[int(row[_LANE])], row[_NUMBER]) for row in blocks}
-        rows = [row for number in numbers for row in self._shards.get(number, ()) if row[-1] >= 0]
-        return sorted(rows, key=_shard_started)
 
     def activity(self, event: e.Activity) -> None:
         if event.run != self.run or not event.calls:
@@ -323,6 +310,21 @@ class _Assembly:
             self.gauges.append((event.rank, max(0, self.us(event.at)), event.busy, event.queue, event.runs, *memory))
 
 
+def _shard(found: _Assembly, event: e.ShardWork) -> None:
+    started = found.us(event.started)
+    row = (event.rank, event.of, event.number, started, max(found.us(event.finished), started))
+    found.shards[event.of, event.number].append(row)
+
+
+def _shards_of(found: _Assembly, blocks: Sequence[Row], lanes: Sequence[Lane]) -> list[Row]:
+    """The rows of shards that belong to these blocks, in order. What a former start of the rank counted was over before
+    the run began."""
+    rank_of = [lane.rank for lane in lanes]
+    numbers: set[tuple[int, int]] = {(rank_of[int(row[_LANE])], row[_NUMBER]) for row in blocks}
+    rows = [row for number in numbers for row in found.shards.get(number, ()) if row[-1] >= 0]
+    return sorted(rows, key=_shard_started)
+
+
 def _task_called(found: _Assembly, event: e.TaskCalled) -> None:
     if event.run != found.run:
         return
@@ -371,7 +373,7 @@ def _part(found: _Assembly, event: e.RunPart) -> None:
 _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Forward: _Assembly.forward,
     e.Launch: _Assembly.launch,
-    e.ShardWork: _Assembly.shard,
+    e.ShardWork: _shard,
     e.Activity: _Assembly.activity,
     e.Looping: _Assembly.looping,
     e.LoopEnded: _Assembly.loop_ended,

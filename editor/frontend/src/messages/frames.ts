@@ -234,6 +234,18 @@ export interface ArrivalEvent {
   at: number;
 }
 
+/** The part that another shard of a rank took in a batch, which the first one tells, level `full`. */
+export interface ShardWorkEvent {
+  type: "shard";
+  /** Its own. */
+  rank: number;
+  /** The one that serves, whose batch has this number: */
+  of: number;
+  number: number;
+  started: number;
+  finished: number;
+}
+
 // ── gauges ──────────────────────────────────────────────────────────────────────────────────────
 
 /** The tally of the operator of these nodes on its device since the last gauge. */
@@ -335,6 +347,7 @@ export type TelemetryEvent =
   | RunPartEvent
   | ForwardEvent
   | LaunchEvent
+  | ShardWorkEvent
   | ActivityEvent
   | LoopingEvent
   | LoopEndedEvent

@@ -5,6 +5,7 @@ import { Table } from "../ui/Table";
 import type { CopyShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
 import { RankMark } from "./board/bits";
+import { bytesOf } from "./model/measured";
 import { TRANSPORTS, type Crossing } from "./model/crossings";
 import { strings } from "../strings";
 
@@ -73,6 +74,7 @@ interface RowProps extends Pick<CrossingTableProps, "onHover" | "onOpen"> {
 
 function Row({ crossing, first, onHover, onOpen }: RowProps) {
   const { task, from, to, source, target, transport } = crossing;
+  const bytes = bytesOf(crossing.pointer, crossing.walk);
   return (
     <tr
       className={first ? "first" : ""}
@@ -100,6 +102,7 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
       </td>
       <td>
         <code>{transport}</code> <span className="about">{TRANSPORTS[transport] ?? ""}</span>
+        {bytes !== null && <span className="about">{strings.placement.measured(showBytes(bytes))}</span>}
       </td>
     </tr>
   );

@@ -10,6 +10,7 @@ import type { Crossing } from "./model/crossings";
 import { CrossingTable } from "./CrossingTable";
 import { addRank, explicit, nextDevice, removeRank, setDevice } from "../document/placement/edits";
 import { GroupTable } from "./GroupTable";
+import { edgeLane } from "./board/ChipView";
 import type { Chip } from "./model/lanes";
 import { LaneView, NewLane, UnplacedLane } from "./board/LaneView";
 import { Lines } from "./board/Lines";
@@ -148,8 +149,30 @@ function chipMenu(
     })),
     { label: strings.placement.moveToARank, keys: "+", run: () => board.move(chips, NEW_RANK) },
     { label: strings.placement.addAReplica, run: () => board.replicate(chips, NEW_RANK) },
+    ...widths(board, chip),
     { label: strings.placement.byWalk, run: () => onWalks(nodes), apart: true },
     show,
+  ];
+}
+
+/** One rank more or less that a chip is divided over. */
+function widths(board: Board, chip: Chip): MenuEntry[] {
+  const [more, less] = [edgeLane(board, chip, 1), edgeLane(board, chip, -1)];
+  if (chip.rank === null || more === undefined) return [];
+  const count = chip.span.length;
+  return [
+    {
+      label: strings.placement.divideOver(count + 1),
+      keys: "⇧→",
+      apart: true,
+      run: () => board.widen(chip, more),
+    },
+    {
+      label: count > 2 ? strings.placement.divideOverOnly(count - 1) : strings.placement.keepWhole,
+      keys: "⇧←",
+      disabled: less === undefined,
+      run: () => less !== undefined && board.widen(chip, less),
+    },
   ];
 }
 
@@ -190,12 +213,13 @@ function Lanes({ state }: { state: BoardState }) {
             }
           />
         )}
-        <Lines area={area} crossings={lit} />
+        <Lines area={area} crossings={lit} lanes={lanes} />
       </div>
       {drag && (
         <div className="ghost" style={{ left: drag.x + 10, top: drag.y + 8 }} aria-hidden>
           {drag.chips[0]?.node}
           {drag.chips.length > 1 && <b> +{drag.chips.length - 1}</b>}
+          {drag.widens && drag.over !== null && <b> {strings.placement.over(drag.targets.length)}</b>}
         </div>
       )}
     </div>

@@ -14,6 +14,7 @@ export const placement = {
   to: "To",
   ranks: "Ranks",
   transport: "Transport",
+  measured: (bytes: string) => `, ${bytes} each, as measured`,
   showOnTheCanvas: "Show on the canvas",
   showInTheTask: "Show in the task",
   taskBetweenSteps: (task: string) => `task ${task}, between steps`,
@@ -28,7 +29,7 @@ export const placement = {
   notKnown: "not known",
   // GroupTable.tsx
   aLaterGroupOverrides:
-    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A tensor-parallel width can be set, but more than 1 can't be deployed.",
+    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A width above 1 divides the language models of a group over as many ranks.",
   components: "Components",
   walks: "Walks",
   memory: "Memory",
@@ -56,6 +57,10 @@ export const placement = {
   moveToRank: (what: string, rank: number, device: string) => `Move ${what} to rank ${rank} (${device})`,
   moveToARank: "Move to a rank of its own",
   addAReplica: "Add a replica on a rank of its own (or drag with Ctrl held)",
+  divideOver: (count: number) => `Divide over ${count} ranks (or drag its edge)`,
+  divideOverOnly: (count: number) => `Divide over ${count} ranks only`,
+  keepWhole: "Keep it whole on one rank",
+  over: (count: number) => (count > 1 ? `over ${count} ranks` : "whole"),
   byWalk: "By Walk…",
   deviceOfRank: (rank: number) => `Device of rank ${rank}`,
   removeRank: (rank: number) => `Remove rank ${rank}`,
@@ -136,6 +141,8 @@ export const placement = {
   notPlaced: "not placed",
   rankWithRank: (rank: number) => `rank ${rank}`,
   replicaOf: (number: number, of: number) => `replica ${number} of ${of}`,
+  shardOf: (number: number, of: number) => `shard ${number} of ${of}`,
+  dragOverMoreRanks: "Drag over more ranks to divide it",
   only: (walks: string) => `, only in ${walks}`,
   byDefault: ", by default",
   // LaneView.tsx
@@ -148,6 +155,8 @@ export const placement = {
   noRankRunsTheseDrag: "No rank runs these. Drag them to a rank, or place all at once:",
   allTo: "All to",
   componentsWithoutARank: "Components without a rank",
+  dropHereForOneMoreRank: "Drop here for one more rank",
+  repeatsWhatServes: "Holds shards; repeats what is served by",
   dropHereForARank: "Drop here for a rank of its own",
   addARank2: "+ Add a rank",
   noComponentRunsHereDrag: "No component runs here. Drag one here.",
@@ -171,6 +180,9 @@ export const placement = {
   // useBoard.ts
   movedToRank: (what: string, target: number) => `${what} moved to rank ${target}`,
   alsoOnRank: (what: string, target: number) => `${what} has a replica on rank ${target} too`,
+  divide: (what: string, count: number) => (count > 1 ? `Divide ${what} over ${count} ranks` : `Keep ${what} whole`),
+  dividedOver: (what: string, count: number) => `${what} is divided over ${count} ranks`,
+  wholeAgain: (what: string) => `${what} is whole on one rank`,
   show: "Show",
   // crossings.ts
   staysOnTheRank: "stays on the rank",
@@ -178,6 +190,8 @@ export const placement = {
   insideTheMessage: "inside the message, as it is small",
   toTheClient: "to the client",
   fromGpuToGpu: "from GPU to GPU",
+  toTheOtherShards: "to the other shards, over their own socket",
+  stateOf: (state: string, bytes: string) => `${state} ${bytes}`,
   // fixes.ts
   useThisMachine: "Use this machine",
   oneReplica: "One replica",

@@ -113,6 +113,10 @@ export const trace = {
   theChosenBlock: "The chosen block",
   showOnTheCanvas: "Show on the canvas",
   inTheSameBatch: "In the same batch",
+  onItsShards: "On its shards",
+  shardPart: (rank: number, took: string) => `rank ${rank}: ${took}`,
+  shardLater: (later: string) => `, began ${later} later`,
+  shardEarlier: (earlier: string) => `, began ${earlier} earlier`,
   run2: "run",
   valuesFromAndToOther: "Values from and to other ranks",
   blocks: (name: string) => `Blocks of ${name}`,
@@ -171,6 +175,10 @@ export const trace = {
   theTableBelowHas: (label: string, KEYS: string) =>
     `${label}. ${KEYS} The table below has the chosen lane's blocks.`,
   rank2: (rank: number) => `Rank ${rank}`,
+  shardOfRank: (rank: number) => `shard of rank ${rank}`,
+  shardRank: (rank: number) => `rank ${rank}`,
+  shardsOf: (name: string) => `Shards of ${name}`,
+  countOfShards: (count: number) => `${count} shards`,
   filledShareOfTheTime: (value: string) =>
     `Filled: share of the time in which the device had work. Lines: the queue${value}.`,
   andPagesInUse: ", and pages in use",

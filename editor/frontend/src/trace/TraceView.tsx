@@ -14,16 +14,8 @@ import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../
 import { showSeconds } from "../ui/words";
 import { GanttPane, SpanWords } from "./picture/GanttPane";
 import type { Piece } from "./picture/paint";
-import {
-  BlockPanel,
-  CalledPanel,
-  EndsPanel,
-  KeptPanel,
-  LanePanel,
-  NodesPanel,
-  PlaybackPanel,
-  WhyPanel,
-} from "./panels";
+import { CalledPanel, EndsPanel, KeptPanel, LanePanel, NodesPanel, PlaybackPanel, WhyPanel } from "./panels";
+import { BlockPanel } from "./BlockPanel";
 import { ProfilePanel } from "./ProfilePanel";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";

@@ -1,11 +1,9 @@
-// Beside the picture: the block or the lane that is chosen, why the run took its time, what each node did.
-import { Network } from "lucide-react";
+// Beside the picture: the lane that is chosen, why the run took its time, what each node did.
 import { useMemo, useState, type ReactNode } from "react";
 import { Button, Empty, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { endWords, insideWords, playedWords, plural, showSeconds } from "../ui/words";
 import { blockWords, differences, figuresOf, type Difference, type LaneFigures } from "./model/figures";
-import type { Link } from "./model/find";
 import type { Lane, Model } from "./model/model";
 import type { Shown } from "./model/session";
 import { showAt, showMicros } from "./model/span";
@@ -18,79 +16,9 @@ import type {
   WhyKind,
   WhyPiece,
 } from "./model/types";
-import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
+import { KINDS, showMs } from "./model/words";
 import type { PlayedShown } from "../messages/answers";
 import { strings } from "../strings";
-
-// ── details ─────────────────────────────────────────────────────────────────────────────────────
-
-interface BlockProps {
-  model: Model;
-  block: number;
-  links: readonly Link[];
-  onBlock: (block: number) => void;
-  /** null: there is no graph to show it on. */
-  onCanvas: ((nodes: readonly string[]) => void) | null;
-}
-
-export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProps) {
-  const lane = model.laneAt(block);
-  const mates = model.mates(block).filter((mate) => mate !== block);
-  const runs = model.runs[block]!.slice(1).map((run) => model.names[run]!);
-  return (
-    <section className="wg-trace-block" aria-label={strings.trace.theChosenBlock}>
-      <h2>{lane.name}</h2>
-      <p className="about">{blockWords(model, block)}</p>
-      <dl>
-        {factsOf(model, block).map(({ name, value }) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
-      {lane.loop && <p className="about">{insideWords(lane.nodes, lane.spans)}</p>}
-      {onCanvas && (
-        <Button onClick={() => onCanvas(lane.nodes)}>
-          <Network size={14} aria-hidden /> {strings.trace.showOnTheCanvas}
-        </Button>
-      )}
-      {(mates.length > 0 || runs.length > 0) && <h3>{strings.trace.inTheSameBatch}</h3>}
-      <ul>
-        {mates.slice(0, 12).map((mate) => (
-          <li key={mate}>
-            <button type="button" className="wg-trace-link" onClick={() => onBlock(mate)}>
-              {sentenceOf(model, mate)}
-            </button>
-          </li>
-        ))}
-        {runs.slice(0, 12).map((run) => (
-          <li key={run}>
-            {strings.trace.run2} <code>{run.slice(0, 8)}</code>
-          </li>
-        ))}
-      </ul>
-      {links.length > 0 && <h3>{strings.trace.valuesFromAndToOther}</h3>}
-      <ul>
-        {links.slice(0, 24).map((link, index) => {
-          const other = link.from === block ? link.to : link.from;
-          const words = `${link.from === block ? "sent" : "got"} ${hopWords(link.hop)}`;
-          return (
-            <li key={index}>
-              {other === null ? (
-                words
-              ) : (
-                <button type="button" className="wg-trace-link" onClick={() => onBlock(other)}>
-                  {words}
-                </button>
-              )}
-            </li>
-          );
-        })}
-      </ul>
-    </section>
-  );
-}
 
 const MOST_CALLED = 50;
 

@@ -6,11 +6,11 @@ import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import type { PlanShown, Problem } from "../../src/messages/answers";
 import type { GraphDocument } from "../../src/document/types";
-import { crossingsOf } from "../../src/placement/model/crossings";
+import { broadcasts, crossingsOf, movesOf } from "../../src/placement/model/crossings";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { nextDevice } from "../../src/document/placement/edits";
 import { fixesOf } from "../../src/placement/model/fixes";
-import { lanesOf, moveChips, replicateChips } from "../../src/placement/model/lanes";
+import { lanesOf, moveChips, replicateChips, spanTo, widenChips } from "../../src/placement/model/lanes";
 import { estimate, laneMemory, parseHardware, parseMemory, partOf } from "../../src/placement/model/memory";
 import { spotOf } from "../../src/placement/model/problems";
 import type { PlacementDocument } from "../../src/document/placement/schema.generated";
@@ -156,6 +156,88 @@ describe("lanes", () => {
     });
   });
 
+  const chipsOf = (document: PlacementDocument, node: string) =>
+    lanesOf(document, graph).lanes.flatMap((lane) => lane.chips.filter((chip) => chip.node === node));
+  const said = (document: PlacementDocument, node: string) =>
+    chipsOf(document, node).map(({ rank, shard, replica }) => [rank, shard?.number ?? 0, replica?.number ?? 0]);
+
+  it("divides a node over the lanes that its edge is dragged over, and makes it whole again", () => {
+    const { placement } = found("ok");
+    const wide = widenChips(placement, graph, chipsOf(placement, "llm_cfg_img"), [2, 1]);
+    expect(wide.groups.find((group) => group.nodes.includes("llm_cfg_img"))).toEqual({
+      nodes: ["llm_cfg_img"],
+      ranks: [2, 1],
+      memory: "60GiB",
+      tensor_parallel: 2,
+    });
+    expect(said(wide, "llm_cfg_img")).toEqual([
+      [1, 2, 0],
+      [2, 1, 0],
+    ]);
+    expect(chipsOf(wide, "llm_cfg_img")[0]).toMatchObject({ span: [2, 1], shard: { number: 2, of: 2 } });
+    expect(lanesOf(wide, graph).lanes.map((lane) => lane.serving)).toEqual([null, 2, null]);
+    const whole = widenChips(wide, graph, chipsOf(wide, "llm_cfg_img").slice(0, 1), [2]);
+    expect(said(whole, "llm_cfg_img")).toEqual([[2, 0, 0]]);
+    expect(whole.groups.some((group) => group.tensor_parallel)).toBe(false);
+  });
+
+  it("takes a node out of the default to divide it", () => {
+    const { placement } = found("ok");
+    const wide = widenChips(placement, graph, chipsOf(placement, "llm"), [0, 1]);
+    expect(wide.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [0, 1], tensor_parallel: 2 });
+    expect(widenChips(wide, graph, chipsOf(wide, "llm").slice(1), [0])).toEqual(placement);
+  });
+
+  it("never takes replicas on the same ranks for shards, nor shards for replicas", () => {
+    const { placement } = found("ok");
+    const twice = replicateChips(placement, graph, chipsOf(placement, "llm_cfg_img"), 1);
+    const wide = widenChips(twice, graph, chipsOf(twice, "llm_cfg_text"), [2, 1]);
+    expect(said(wide, "llm_cfg_img")).toEqual([
+      [1, 0, 2],
+      [2, 0, 1],
+    ]);
+    expect(said(wide, "llm_cfg_text")).toEqual([
+      [1, 2, 0],
+      [2, 1, 0],
+    ]);
+  });
+
+  it("moves one shard, which changes places with another one, and copies a group whole", () => {
+    const { placement } = found("ok");
+    const wide = widenChips(placement, graph, chipsOf(placement, "llm_cfg_img"), [1, 2]);
+    const second = chipsOf(wide, "llm_cfg_img").slice(1);
+    expect(said(moveChips(wide, graph, second, 0), "llm_cfg_img")).toEqual([
+      [0, 2, 0],
+      [1, 1, 0],
+    ]);
+    expect(said(moveChips(wide, graph, second, 1), "llm_cfg_img")).toEqual([
+      [1, 2, 0],
+      [2, 1, 0],
+    ]);
+    const twice = replicateChips(wide, graph, second, 0);
+    expect(twice.ranks.map((entry) => entry.rank)).toEqual([0, 1, 2, 3]);
+    expect(said(twice, "llm_cfg_img")).toEqual([
+      [0, 1, 2],
+      [1, 1, 1],
+      [2, 2, 1],
+      [3, 2, 2],
+    ]);
+    const wider = widenChips(twice, graph, chipsOf(twice, "llm_cfg_img").slice(0, 1), [0, 1, 2]);
+    expect(chipsOf(wider, "llm_cfg_img")[0]?.shard?.of).toBe(3);
+    expect(chipsOf(wider, "llm_cfg_img")[0]?.replica?.of).toBe(2);
+  });
+
+  it("spans the lanes from the shard that serves to the pointer", () => {
+    const order = [0, 1, 2, -1];
+    expect(spanTo(order, [0], 1)).toEqual([0, 1]);
+    expect(spanTo(order, [0, 1], 2)).toEqual([0, 1, 2]);
+    expect(spanTo(order, [0, 1, 2], 0)).toEqual([0]);
+    expect(spanTo(order, [2], 0)).toEqual([2, 0, 1]);
+    expect(spanTo(order, [2, 0, 1], 2)).toEqual([2]);
+    expect(spanTo(order, [2], -1)).toEqual([2, -1]);
+    expect(spanTo(order, [7], 1)).toEqual([7]);
+  });
+
   it("moves a chip in its Walks only, and says nothing of Walks once the node is whole again", () => {
     const { placement } = found("apart");
     const [zero, one] = lanesOf(placement, graph).lanes;
@@ -166,6 +248,40 @@ describe("lanes", () => {
     const all = moveChips(placement, graph, chip(zero, "llm"), 1);
     expect(all.groups.filter((group) => group.nodes.includes("llm"))).toHaveLength(1);
     expect(lanesOf(all, graph).lanes.map((lane) => chip(lane, "llm").length)).toEqual([0, 1]);
+  });
+});
+
+describe("what goes to a divided node", () => {
+  it("comes to its first shard, which tells the others; nothing goes on from what leaves it", () => {
+    const { placement, plan } = found("ok");
+    const node = (name: string) =>
+      lanesOf(placement, graph).lanes.flatMap((l) => l.chips.filter((c) => c.node === name));
+    const wide = widenChips(placement, graph, node("llm_cfg_text"), [1, 2]);
+    const lanes = lanesOf(wide, graph);
+    const into = crossingsOf(graph, { routes: plan.routes, handed: [] }).filter(
+      ({ toNode }) => toNode === "llm_cfg_text",
+    );
+    expect(into.length).toBeGreaterThan(1);
+    expect(broadcasts(into, lanes)).toEqual([
+      expect.objectContaining({
+        source: 1,
+        target: 2,
+        fromNode: "llm_cfg_text",
+        toNode: "llm_cfg_text",
+        words: "broadcast",
+      }),
+    ]);
+    const out = crossingsOf(graph, { routes: plan.routes, handed: [] }).filter(
+      ({ fromNode }) => fromNode === "llm_cfg_text",
+    );
+    expect(out.length).toBeGreaterThan(0);
+    expect(broadcasts(out, lanes)).toEqual([]);
+  });
+
+  it("and states that move say their bytes, between the chips that they are bound to", () => {
+    const { placement, plan } = found("ok");
+    const [first] = movesOf(graph, plan.copies, lanesOf(placement, graph));
+    expect(first).toMatchObject({ source: 0, target: 1, fromNode: "llm", words: "main 897 MiB" });
   });
 });
 

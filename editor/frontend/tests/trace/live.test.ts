@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ForwardEvent, TelemetryEvent } from "../../src/messages/frames";
+import { figuresOf } from "../../src/trace/model/figures";
 import { LiveTrace, MOST_BLOCKS } from "../../src/trace/model/live";
 import { FOLDED, LAUNCH } from "../../src/trace/model/types";
 
@@ -51,6 +52,50 @@ describe("live events", () => {
     expect([0, 1].map((id) => model.names[model.use.at(id)])).toEqual(["llm", "again"]);
     expect(live(forward({ uses: ["llm", "again", "head"] })).model.size).toBe(3);
     expect(model.wall).toBeCloseTo(WALL + 10.003);
+  });
+
+  it("give each part of another shard a block below the first one's, whichever comes first", () => {
+    const part = (number: number, started: number): TelemetryEvent => ({
+      type: "shard",
+      rank: 1,
+      of: 0,
+      number,
+      started,
+      finished: started + 0.002,
+    });
+    const { model } = live(part(0, 10.0055), forward({ number: 0 }), forward({ number: 1 }), part(1, 10.0065));
+    expect(model.lanes.map((lane) => [lane.name, lane.rank, lane.of])).toEqual([
+      ["llm", 0, null],
+      ["llm", 1, 0],
+      ["head", 0, null],
+      ["head", 1, 2],
+    ]);
+    const parts = model.partsOf(0);
+    expect(parts.map((id) => model.laneAt(id).rank)).toEqual([0, 1]);
+    expect(model.started.at(parts[1]!) - model.started.at(parts[0]!)).toBeCloseTo(500);
+    expect(model.busy.at(parts[1]!)).toBeCloseTo(2000);
+    expect(model.partsOf(parts[1]!)).toEqual(parts);
+    expect([model.servingOf(0), model.servingOf(1)]).toEqual([null, 0]);
+    expect(figuresOf(model).map((one) => [one.name, one.rank])).toEqual([
+      ["llm", 0],
+      ["head", 0],
+    ]);
+  });
+
+  it("keep parts of shards below their lanes when older blocks go", () => {
+    const trace = live(forward(), {
+      type: "shard",
+      rank: 1,
+      of: 0,
+      number: forward().number,
+      started: 10.005,
+      finished: 10.006,
+    });
+    for (let at = 0; at < MOST_BLOCKS; at += 1)
+      trace.take([forward({ number: at + 10, taken: 11 + at, started: 11 + at, finished: 11.5 + at })], WALL);
+    expect(trace.epoch).toBeGreaterThan(0);
+    const shard = trace.model.lanes.find((lane) => lane.of !== null);
+    expect(trace.model.lanes[shard!.of!]).toMatchObject({ name: shard!.name, rank: 0 });
   });
 
   it("tell the pass of each step", () => {

@@ -168,6 +168,20 @@ describe("rows", () => {
     expect(rowAt(open, open.height + TOP)).toBe(null);
     expect(rowsOf(model, new Set([0])).list.map((row) => row.kind)).toEqual(["rank", "rank", "lane"]);
   });
+
+  it("show the shards of a node below it once it is opened, and their rank without lanes", () => {
+    const shards = { rank: [2, 3], of: [0, 0], number: [0, 0], started: [12, 14], finished: [480, 530] };
+    const model = modelOf(trace({ shards }));
+    const told = (opened: number[]) =>
+      rowsOf(model, new Set(), new Set(opened)).list.flatMap((row) =>
+        row.kind === "strip" ? [] : [row.kind === "lane" ? `${row.lane.name}@${row.rank}+${row.shards}` : row.rank],
+      );
+    const ranks = [1, "vae@1+0", 2, 3];
+    expect(told([])).toEqual([0, "llm@0+2", ...ranks]);
+    expect(told([0])).toEqual([0, "llm@0+2", "llm@2+0", "llm@3+0", ...ranks]);
+    expect(model.partsOf(0).map((id) => model.finished.at(id))).toEqual([500, 480, 530]);
+    expect(model.partsOf(1)).toEqual([]);
+  });
 });
 
 describe("the piece of time that is shown", () => {

@@ -4,7 +4,6 @@ import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Model } from "../../src/trace/model/model";
 import {
-  BlockPanel,
   CalledPanel,
   EndsPanel,
   PlaybackPanel,
@@ -13,6 +12,7 @@ import {
   NodesPanel,
   WhyPanel,
 } from "../../src/trace/panels";
+import { BlockPanel } from "../../src/trace/BlockPanel";
 import { ProfilePanel } from "../../src/trace/ProfilePanel";
 import type { ProfileShown } from "../../src/trace/model/types";
 import { modelOf } from "../../src/trace/model/whole";
@@ -50,6 +50,17 @@ it("a lane's blocks are a table, a hundred at once, from which each can be chose
   expect(rows().length).toBe(50);
   flushSync(() => rows()[0]!.querySelector("button")!.click());
   expect(chosen).toHaveBeenCalledWith(model.inLane(model.lanes[0]!)[200]);
+});
+
+it("a block of a divided node leads to its parts on all shards", () => {
+  const shards = { rank: [2], of: [0], number: [0], started: [1510], finished: [1900] };
+  const model = modelOf(trace({ shards }));
+  const go = vi.fn();
+  show(<BlockPanel model={model} block={0} links={[]} onBlock={go} onCanvas={null} />);
+  expect(host.textContent).toContain("rank 0: 490 µs");
+  expect(host.textContent).toContain("rank 2: 390 µs, began 1.5 ms later");
+  press("rank 2");
+  expect(go).toHaveBeenCalledWith(2);
 });
 
 it("a block is told with its batch and its values, each leading on", () => {

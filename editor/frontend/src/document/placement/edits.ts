@@ -19,6 +19,7 @@ export function explicit(graph: GraphDocument, device = "cpu", name = graph.name
 /**
  * Put nodes on ranks, in some Walks or (null) in all that use them. Other nodes stay, with their group's settings.
  * Groups that need no change are kept as the author wrote them; groups that decide nothing any more are dropped.
+ * `width`: the ranks of a shard each; without it, a group of shards on these ranks will do, and so will replicas.
  */
 export function assign(
   placement: PlacementDocument | null,
@@ -26,6 +27,7 @@ export function assign(
   nodes: readonly string[],
   ranks: readonly number[],
   walks: readonly string[] | null,
+  width?: number,
 ): PlacementDocument {
   const base = placement ?? explicit(graph);
   const all = Object.keys(graph.walks ?? {});
@@ -36,14 +38,14 @@ export function assign(
     return only ?? (used.length > 0 ? used : [null, ...all]);
   };
   const there = (groups: readonly Group[], node: string) =>
-    places(node).every((walk) => same(ranksOfNode({ ...base, groups: [...groups] }, node, walk), ranks));
+    places(node).every((walk) => isAt(decider(groups, base, node, walk), ranks, width));
   const moved = [...new Set(nodes)].filter((node) => !there(base.groups, node));
   if (moved.length === 0) return base;
   const matters = new Map(moved.map((node) => [node, new Set(places(node))]));
-  const wish: Wish = { base, graph, matters, ranks, everywhere: only === null };
+  const wish: Wish = { base, graph, matters, ranks, width, everywhere: only === null };
   const freed = without(base.groups, moved, only);
   const left = moved.filter((node) => !there(freed, node));
-  const groups = left.length === 0 ? freed : joined(freed, fresh(left, ranks, only), wish);
+  const groups = left.length === 0 ? freed : joined(freed, fresh(left, ranks, only, width), wish);
   return { ...base, groups: promoted(pruned(groups, wish), wish) };
 }
 
@@ -140,12 +142,20 @@ interface Wish {
   /** Moved nodes -> the Walks in which they must be on `ranks`; null stands for Walks that no group names. */
   matters: ReadonlyMap<string, ReadonlySet<string | null>>;
   ranks: readonly number[];
+  /** Shards of each replica; undefined: as many as the group has. */
+  width: number | undefined;
   /** Moved in all Walks, so that those which don't use a moved node are free to be anything. */
   everywhere: boolean;
 }
 
 function same(left: readonly (number | string)[], right: readonly (number | string)[]): boolean {
   return left.length === right.length && left.every((value, index) => value === right[index]);
+}
+
+/** True if a group puts its nodes on these ranks, with this width if one is given. */
+function isAt(group: Group | undefined, ranks: readonly number[], width: number | undefined): boolean {
+  const fits = width === undefined || (group?.tensor_parallel ?? 1) === width;
+  return group !== undefined && fits && same(group.ranks, ranks);
 }
 
 function settings(group: Group | undefined): string {
@@ -166,7 +176,7 @@ function* pairs(graph: GraphDocument, nodes: Iterable<string> = Object.keys(grap
 }
 
 function decider(groups: readonly Group[], base: PlacementDocument, node: string, walk: string | null) {
-  const index = groupOf({ ...base, groups: groups as Group[] }, node, walk);
+  const index = groupOf({ ...base, groups: [...groups] }, node, walk);
   return index === null ? undefined : groups[index];
 }
 
@@ -176,7 +186,7 @@ function fits(groups: readonly Group[], wish: Wish, strict: boolean): boolean {
     const now = decider(groups, wish.base, node, walk);
     const matters = wish.matters.get(node);
     if (matters?.has(walk) || (matters && wish.everywhere && strict)) {
-      if (!now || !same(now.ranks, wish.ranks)) return false;
+      if (!isAt(now, wish.ranks, wish.width)) return false;
     } else if (matters && wish.everywhere) continue;
     else if (settings(now) !== settings(decider(wish.base.groups, wish.base, node, walk))) return false;
   }
@@ -201,12 +211,14 @@ function withoutWhole(group: Group, others: string[], only: readonly string[]): 
   return covered ? [{ ...group, nodes: others }] : [group];
 }
 
-function fresh(nodes: string[], ranks: readonly number[], walks: readonly string[] | null): Group {
+function fresh(nodes: string[], ranks: readonly number[], walks: readonly string[] | null, width = 1): Group {
+  const replicas = Math.floor(ranks.length / width);
   return {
     nodes,
     ranks: [...ranks],
     ...(walks ? { walks: [...walks] } : {}),
-    ...(ranks.length > 1 ? { replicas: ranks.length } : {}),
+    ...(width > 1 ? { tensor_parallel: width } : {}),
+    ...(replicas > 1 ? { replicas } : {}),
   };
 }
 

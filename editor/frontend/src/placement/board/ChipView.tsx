@@ -1,5 +1,5 @@
 // A component in a lane: to be dragged, or moved by keys.
-import { CircleAlert, GitFork, TriangleAlert } from "lucide-react";
+import { CircleAlert, Columns2, GitFork, TriangleAlert } from "lucide-react";
 import type { KeyboardEvent, MouseEvent } from "react";
 import { NEW_RANK, useBoard, type Board } from "./board";
 import type { Chip } from "../model/lanes";
@@ -18,7 +18,7 @@ interface ChipProps {
 
 export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
   const board = useBoard();
-  const { component, node, partial, walks, byDefault, replica, key } = chip;
+  const { component, node, partial, walks, byDefault, replica, shard, key } = chip;
   const problems = board.problems.node.get(node) ?? [];
   const grave = problems.some((problem) => problem.severity === "error");
   const marks = { "by-default": byDefault, dragged, linked: board.linked.has(key) };
@@ -30,7 +30,7 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
       role="option"
       aria-selected={board.selected.has(key)}
       aria-label={labelOf(chip)}
-      aria-keyshortcuts="0 1 2 3 4 5 6 7 8 9 Enter"
+      aria-keyshortcuts="0 1 2 3 4 5 6 7 8 9 Shift+ArrowRight Shift+ArrowLeft Enter"
       tabIndex={entry ? 0 : -1}
       data-chip={key}
       className={classes}
@@ -61,6 +61,12 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
           {replica.number}/{replica.of}
         </span>
       )}
+      {shard && (
+        <span className="shard" title={strings.placement.shardOf(shard.number, shard.of)}>
+          <Columns2 size={10} aria-hidden />
+          {shard.number}/{shard.of}
+        </span>
+      )}
       <span className="component">{component}</span>
       {partial && (
         <span className="walks" title={strings.placement.hereInElsewhereInOther(walks.join(", "))}>
@@ -68,15 +74,24 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
           {walks.join(", ")}
         </span>
       )}
+      {!board.fixed && chip.rank !== null && (
+        <span
+          className="edge"
+          title={strings.placement.dragOverMoreRanks}
+          aria-hidden
+          onPointerDown={(event) => source.onPointerDown(event, chip, true)}
+        />
+      )}
     </div>
   );
 }
 
-function labelOf({ node, component, rank, partial, walks, byDefault, replica }: Chip): string {
+function labelOf({ node, component, rank, partial, walks, byDefault, replica, shard }: Chip): string {
   const where = rank === null ? strings.placement.notPlaced : strings.placement.rankWithRank(rank);
   const when = partial ? strings.placement.only(walks.join(", ")) : "";
   const which = replica ? `, ${strings.placement.replicaOf(replica.number, replica.of)}` : "";
-  return `${node}, ${component}, ${where}${which}${when}${byDefault ? strings.placement.byDefault : ""}`;
+  const part = shard ? `, ${strings.placement.shardOf(shard.number, shard.of)}` : "";
+  return `${node}, ${component}, ${where}${which}${part}${when}${byDefault ? strings.placement.byDefault : ""}`;
 }
 
 function press(event: KeyboardEvent<HTMLElement>, board: Board, chip: Chip, among: readonly Chip[]): void {
@@ -95,6 +110,10 @@ function actionOf(
 ): (() => void) | undefined {
   const element = event.currentTarget;
   if (event.ctrlKey || event.metaKey) return event.key === "a" ? () => board.selectAll(among) : undefined;
+  if (event.shiftKey && (event.key === "ArrowRight" || event.key === "ArrowLeft")) {
+    const lane = edgeLane(board, chip, event.key === "ArrowRight" ? 1 : -1);
+    return lane === undefined ? undefined : () => board.widen(chip, lane);
+  }
   if (/^\d$/.test(event.key)) return () => board.move(board.taken(chip), Number(event.key));
   switch (event.key) {
     case "+":
@@ -117,6 +136,13 @@ function actionOf(
     default:
       return undefined;
   }
+}
+
+/** The lane beside the last one that a chip is divided over: where its edge goes with one press. */
+export function edgeLane(board: Board, chip: Chip, step: 1 | -1): number | undefined {
+  const order = [...board.lanes.lanes.map((lane) => lane.rank), NEW_RANK];
+  const last = Math.max(...chip.span.map((rank) => order.indexOf(rank)));
+  return step === -1 && chip.span.length < 2 ? undefined : order[last + step];
 }
 
 function beside(element: HTMLElement, step: number): HTMLElement | undefined {

@@ -26,7 +26,7 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
   const { rank, device } = lane;
   const shown = board.plan?.ranks.find((entry) => entry.rank === rank);
   const problems = board.problems.lane.get(rank) ?? [];
-  const target = drag?.over === rank ? "target" : "";
+  const target = drag?.targets.includes(rank) ? "target" : "";
   const style = { "--rank": rankColor(rank) } as CSSProperties;
   return (
     <section
@@ -53,6 +53,11 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
       ) : (
         <p className="no-memory">
           <MemoryStick size={13} aria-hidden /> {strings.placement.memoryIsShownOnceEvery}
+        </p>
+      )}
+      {lane.serving !== null && (
+        <p className="serving">
+          {strings.placement.repeatsWhatServes} <RankMark rank={lane.serving} />
         </p>
       )}
       <ProblemList problems={problems} actions={board.actions} />
@@ -89,11 +94,15 @@ export function NewLane({ drag, onAdd }: { drag: Drag | null; onAdd: () => void 
   return (
     <button
       type="button"
-      className={`lane new ${drag?.over === NEW_RANK ? "target" : ""}`}
+      className={`lane new ${drag?.targets.includes(NEW_RANK) ? "target" : ""}`}
       data-lane={NEW_RANK}
       onClick={onAdd}
     >
-      {drag ? strings.placement.dropHereForARank : strings.placement.addARank2}
+      {drag?.widens
+        ? strings.placement.dropHereForOneMoreRank
+        : drag
+          ? strings.placement.dropHereForARank
+          : strings.placement.addARank2}
     </button>
   );
 }

@@ -33,6 +33,10 @@ export interface Board {
   move: (chips: readonly Chip[], rank: number) => void;
   /** One more replica on a rank, or on NEW_RANK. */
   replicate: (chips: readonly Chip[], rank: number) => void;
+  /** The lanes that the selected chips are divided over once the edge of this one is at a lane. */
+  spanned: (chip: Chip, over: number) => number[];
+  /** Divide them so. */
+  widen: (chip: Chip, over: number) => void;
   menu: (chip: Chip, at: { x: number; y: number }) => void;
 }
 

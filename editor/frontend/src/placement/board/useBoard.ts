@@ -5,10 +5,10 @@ import { locate, go } from "../../store/locate";
 import { useEditor, useEditorState } from "../../store/react";
 import { NEW_RANK, type Board } from "./board";
 import type { Action } from "./bits";
-import { crossingsOf, type Crossing } from "../model/crossings";
+import { broadcasts, crossingsOf, movesOf, type Crossing } from "../model/crossings";
 import { addRank, explicit, nextDevice } from "../../document/placement/edits";
 import { fixesOf } from "../model/fixes";
-import { lanesOf, moveChips, replicateChips, type Chip, type Lanes } from "../model/lanes";
+import { lanesOf, moveChips, replicateChips, spanTo, widenChips, type Chip, type Lanes } from "../model/lanes";
 import { spotOf } from "../model/problems";
 import { placementInForce } from "../model/ranks";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
@@ -64,10 +64,16 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     () => crossingsOf((planned.of ?? documents).graph, planned.plan ?? NOTHING),
     [planned, documents],
   );
-  const lit = useMemo(
-    () => crossings.filter((crossing) => crossing.key === wire || touches(crossing, hovered, selected)),
-    [crossings, hovered, selected, wire],
+  const moves = useMemo(
+    () => movesOf((planned.of ?? documents).graph, planned.plan?.copies ?? [], lanes),
+    [planned, documents, lanes],
   );
+  const lit = useMemo(() => {
+    const found = [...crossings, ...moves].filter(
+      (crossing) => crossing.key === wire || touches(crossing, hovered, selected),
+    );
+    return [...found, ...broadcasts(found, lanes)];
+  }, [crossings, moves, lanes, hovered, selected, wire]);
   const linked = useMemo(() => new Set(lit.flatMap(chipsAt)), [lit]);
   const edit = useCallback<Edit>(
     (label, change) => editor.editPlacement(label, (current) => (current ? change(current) : current)),
@@ -89,6 +95,24 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     focus.current = `${names[0]}@${target}`;
     tell((more ? strings.placement.alsoOnRank : strings.placement.movedToRank)(what, target));
   };
+  const order = [...lanes.lanes.map((lane) => lane.rank), NEW_RANK];
+  const taken = (chip: Chip) =>
+    selected.has(chip.key) ? everyChip(lanes).filter((other) => selected.has(other.key)) : [chip];
+  const widen = (chip: Chip, over: number) => {
+    const span = spanTo(order, chip.span, over);
+    if (fixed || span.join() === chip.span.join()) return;
+    const chips = taken(chip);
+    const names = [...new Set(chips.map((other) => other.node))];
+    const what = names.length === 1 ? String(names[0]) : strings.placement.componentsWithCount(names.length);
+    edit(strings.placement.divide(what, span.length), (current) => {
+      if (!span.includes(NEW_RANK)) return widenChips(current, graph, chips, span);
+      const { placement: grown, rank } = addRank(current, nextDevice(current, devices));
+      const ranks = span.map((other) => (other === NEW_RANK ? rank : other));
+      return widenChips(grown, graph, chips, ranks);
+    });
+    focus.current = `${chip.node}@${chip.span[0]}`;
+    tell((span.length > 1 ? strings.placement.dividedOver : strings.placement.wholeAgain)(what, span.length));
+  };
   const board: Board = {
     graph,
     placement,
@@ -107,9 +131,11 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
       setSelected((old) => choose(old, chip, how, lanes, before));
     },
     selectAll: (chips) => setSelected(new Set(chips.map((chip) => chip.key))),
-    taken: (chip) => (selected.has(chip.key) ? everyChip(lanes).filter((other) => selected.has(other.key)) : [chip]),
+    taken,
     move: (chips, rank) => change(chips, rank, false),
     replicate: (chips, rank) => change(chips, rank, true),
+    spanned: (chip, over) => spanTo(order, chip.span, over),
+    widen,
     menu: openMenu,
   };
   return { board, crossings, lit, devices, sorted, edit, told, focus };

@@ -1,5 +1,5 @@
 // Dragging chips between lanes, with the pointer held from press to drop. With Ctrl or Alt held at the drop they stay
-// where they are, and get one more replica there.
+// where they are, and get one more replica there. A chip's edge is dragged over the lanes that it is divided over.
 import { useEffect, useRef, useState, type PointerEvent } from "react";
 import type { Board } from "./board";
 import type { Chip } from "../model/lanes";
@@ -12,10 +12,15 @@ export interface Drag {
   y: number;
   /** The lane under the pointer. */
   over: number | null;
+  /** The lanes that a drop is for: that one, or all that the chip is divided over. */
+  targets: readonly number[];
+  /** The edge of the chip is dragged. */
+  widens: boolean;
 }
 
 export interface DragSource {
-  onPointerDown: (event: PointerEvent<HTMLElement>, chip: Chip) => void;
+  /** `widens`: the press is on the chip's edge. */
+  onPointerDown: (event: PointerEvent<HTMLElement>, chip: Chip, widens?: boolean) => void;
 }
 
 /** The dragged item, and the handler for presses on chips. */
@@ -26,8 +31,9 @@ export function useDrag(board: Board): { drag: Drag | null; source: DragSource }
   latest.current = board;
   useEffect(() => () => stop.current?.(), []);
 
-  const onPointerDown = (event: PointerEvent<HTMLElement>, chip: Chip) => {
+  const onPointerDown = (event: PointerEvent<HTMLElement>, chip: Chip, widens = false) => {
     if (event.button !== 0 || board.fixed) return;
+    event.stopPropagation();
     const element = event.currentTarget;
     const root = element.getRootNode() as Document | ShadowRoot;
     const start = { x: event.clientX, y: event.clientY };
@@ -40,12 +46,16 @@ export function useDrag(board: Board): { drag: Drag | null; source: DragSource }
       if (!current && Math.hypot(to.clientX - start.x, to.clientY - start.y) < SLOP) return;
       element.setPointerCapture(to.pointerId);
       const over = laneAt(root, to.clientX, to.clientY);
-      show({ chips: current?.chips ?? latest.current.taken(chip), x: to.clientX, y: to.clientY, over });
+      const targets = over === null ? [] : widens ? latest.current.spanned(chip, over) : [over];
+      const chips = current?.chips ?? latest.current.taken(chip);
+      show({ chips, x: to.clientX, y: to.clientY, over, targets, widens });
     };
     const end = (finish: boolean, more = false) => {
       const { chips = [], over = null } = current ?? {};
       stop.current?.();
-      if (finish && over !== null) latest.current[more ? "replicate" : "move"](chips, over);
+      if (!finish || over === null) return;
+      if (widens) latest.current.widen(chip, over);
+      else latest.current[more ? "replicate" : "move"](chips, over);
     };
     const up = (at: globalThis.PointerEvent) => end(true, at.ctrlKey || at.altKey || at.metaKey);
     const cancel = () => end(false);

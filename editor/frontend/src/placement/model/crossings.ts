@@ -1,10 +1,12 @@
 // Transfers between ranks: edges of Walks, streams, and results that a later step reads; with the nodes at
 // their ends. Pure.
-import type { HandedShown, RouteShown } from "../../messages/answers";
+import type { CopyShown, HandedShown, RouteShown } from "../../messages/answers";
 import { readLink, readResult } from "../../document/names";
 import { at } from "../../document/pointer";
 import { entries, flat } from "../../document/tree";
 import type { GraphDocument, Stream } from "../../document/types";
+import { showBytes } from "../../ui/words";
+import type { Lanes } from "./lanes";
 import { strings } from "../../strings";
 
 export interface Crossing {
@@ -23,7 +25,11 @@ export interface Crossing {
   source: number;
   target: number;
   transport: string;
+  /** Written on its line; without it, the transport is. */
+  words?: string;
 }
+
+export const BROADCAST = "broadcast";
 
 export const TRANSPORTS: Record<string, string> = {
   local: strings.placement.staysOnTheRank,
@@ -31,6 +37,7 @@ export const TRANSPORTS: Record<string, string> = {
   inline: strings.placement.insideTheMessage,
   control: strings.placement.toTheClient,
   cuda_ipc: strings.placement.fromGpuToGpu,
+  [BROADCAST]: strings.placement.toTheOtherShards,
 };
 
 export function crossingsOf(
@@ -59,6 +66,44 @@ export function crossingsOf(
     key: `${route.pointer} ${route.source}>${route.target} ${index}`,
     ...route,
   }));
+}
+
+/** States that change rank, between the chips that they are bound to: one line for each pair of ranks. */
+export function movesOf(graph: GraphDocument, copies: readonly CopyShown[], { lanes }: Lanes): Crossing[] {
+  const bound = (state: string, rank: number) => {
+    const chips = lanes.find((lane) => lane.rank === rank)?.chips ?? [];
+    return chips.find(({ node }) => Object.values(graph.nodes?.[node]?.states ?? {}).includes(state))?.node ?? null;
+  };
+  return copies.map(({ state, walk, source, target, bytes, largest }, index) => ({
+    key: `state ${state} ${source}>${target} ${index}`,
+    walk,
+    stream: null,
+    task: null,
+    pointer: `/states/${state}`,
+    from: state,
+    to: state,
+    fromNode: bound(state, source),
+    toNode: bound(state, target),
+    source,
+    target,
+    transport: "",
+    words: largest === 0 ? state : strings.placement.stateOf(state, showBytes(bytes)),
+  }));
+}
+
+/** What comes to the first shard of a group goes on to the others; what leaves the group leaves from the first. */
+export function broadcasts(crossings: readonly Crossing[], { lanes }: Lanes): Crossing[] {
+  const found = new Map<string, Crossing>();
+  for (const crossing of crossings) {
+    const chips = lanes.find((lane) => lane.rank === crossing.target)?.chips ?? [];
+    const chip = chips.find(({ node }) => node === crossing.toNode);
+    for (const target of chip?.shard?.number === 1 ? chip.span.slice(1) : []) {
+      const { toNode, target: source } = crossing;
+      const key = `${BROADCAST} ${toNode} ${source}>${target}`;
+      found.set(key, { ...crossing, key, fromNode: toNode, source, target, transport: BROADCAST, words: BROADCAST });
+    }
+  }
+  return [...found.values()];
 }
 
 function crosses({ source, target }: { source: number; target: number }): boolean {

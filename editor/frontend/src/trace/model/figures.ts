@@ -24,8 +24,11 @@ export interface LaneFigures {
   batch: number;
 }
 
+/** Of what is divided, those of the shard that serves. */
 export function figuresOf(model: Model): LaneFigures[] {
-  return model.lanes.filter((lane) => lane.tracks.length > 0).map((lane) => laneFigures(model, lane));
+  return model.lanes
+    .filter((lane) => lane.tracks.length > 0 && lane.of === null)
+    .map((lane) => laneFigures(model, lane));
 }
 
 function laneFigures(model: Model, lane: Lane): LaneFigures {

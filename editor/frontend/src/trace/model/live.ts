@@ -6,11 +6,12 @@ import type {
   LaunchEvent,
   LoopingEvent,
   RankGauge,
+  ShardWorkEvent,
   TelemetryEvent,
   TransferEvent,
 } from "../../messages/frames";
 import { lower } from "./columns";
-import { Model, type Block, type Hop } from "./model";
+import { Model, type Block, type Hop, type Part } from "./model";
 import { CALL, FOLDED, LAUNCH } from "./types";
 import { PHASES } from "./words";
 
@@ -20,7 +21,7 @@ const MOST_HOPS = 20_000;
 const MOST_MARKS = 2_000;
 /** Gauges kept of a rank. */
 const MOST_GAUGES = 4_096;
-/** How many hops are kept for arrivals that may still come. */
+/** How many hops are kept for arrivals that may still come, and batches for parts of shards. */
 const WAITING = 4_096;
 
 export class LiveTrace {
@@ -31,6 +32,9 @@ export class LiveTrace {
   private origin: number | null = null;
   private readonly coming = new Map<string, Hop>();
   private readonly looping = new Map<string, number>();
+  /** `rank number` -> blocks of a batch; parts of shards that came before it. */
+  private readonly batches = new Map<string, number[]>();
+  private readonly parts = new Map<string, Part[]>();
 
   /** `hopName`: of an edge of a Walk, or a stream, by its number; null: not known. */
   constructor(private readonly hopName: (walk: string, edge: number, stream: boolean) => string | null) {}
@@ -47,6 +51,8 @@ export class LiveTrace {
         return this.forward(event, this.start(event.taken, wall));
       case "launch":
         return this.launch(event, this.start(event.taken, wall));
+      case "shard":
+        return this.shard(event, this.start(event.started, wall));
       case "activity":
         return this.activity(event, this.start(event.launched, wall));
       case "looping":
@@ -105,7 +111,7 @@ export class LiveTrace {
       block.count = runs.length;
       block.batch = nodes.length;
       block.failed = failed;
-      model.add(block);
+      this.inBatch(event, model.add(block));
     }
   }
 
@@ -120,7 +126,21 @@ export class LiveTrace {
     block.iteration = [...(event.outer[0] ?? []), event.first[0] ?? 0];
     block.count = event.count;
     block.batch = event.runs.length;
-    model.add(block);
+    this.inBatch(event, model.add(block));
+  }
+
+  private inBatch({ rank, number }: ForwardEvent | LaunchEvent, id: number): void {
+    const key = `${rank} ${number}`;
+    push(this.batches, key, id);
+    for (const part of this.parts.get(key) ?? []) this.model.addPart(id, part);
+  }
+
+  /** The first shard's batch may come later, and in several events. */
+  private shard({ rank, of, number, started, finished }: ShardWorkEvent, origin: number): void {
+    const key = `${of} ${number}`;
+    const part = { rank, started: (started - origin) * 1e6, finished: (finished - origin) * 1e6 };
+    push(this.parts, key, part);
+    for (const id of this.batches.get(key) ?? []) this.model.addPart(id, part);
   }
 
   private activity(event: ActivityEvent, origin: number): void {
@@ -210,7 +230,9 @@ export class LiveTrace {
     const from = times.length ? times[times.length >> 1]! : (old.hops[old.hops.length >> 1]?.sent ?? 0);
     const model = (this.model = new Model());
     model.wall = old.wall;
-    for (const lane of old.lanes) model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans);
+    this.batches.clear();
+    this.parts.clear();
+    for (const lane of old.lanes) model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans, lane.of);
     for (let id = 0; id < old.size; id += 1) if (old.started.at(id) >= from) model.add(blockOf(old, id, model));
     for (const hop of old.hops.slice(-MOST_HOPS / 2)) if (hop.sent >= from) model.addHop(hop);
     model.takePasses(old);
@@ -276,25 +298,20 @@ function keyOf(event: TransferEvent | ArrivalEvent, rank: number): string {
 }
 
 function blockOf(old: Model, id: number, model: Model): Block {
+  const block = old.blockAt(id);
+  const renamed = (name: number) => model.name(old.names[name] ?? "");
   return {
-    kind: old.kind.at(id),
-    lane: old.lane.at(id),
-    walk: model.name(old.names[old.walk.at(id)] ?? ""),
-    use: old.use.at(id) < 0 ? -1 : model.name(old.names[old.use.at(id)]!),
-    step: old.step.at(id),
-    iteration: old.iteration[id]!,
-    count: old.count.at(id),
-    number: old.number.at(id),
-    batch: old.batch.at(id),
-    runs: old.runs[id]!.map((run) => model.name(old.names[run]!)),
-    ready: old.ready.at(id),
-    taken: old.taken.at(id),
-    launched: old.launched.at(id),
-    started: old.started.at(id),
-    finished: old.finished.at(id),
-    busy: old.busy.at(id),
-    queued: old.queued.at(id),
-    pages: old.pages.at(id),
-    failed: old.failed.has(id),
+    ...block,
+    walk: renamed(block.walk),
+    use: block.use < 0 ? -1 : renamed(block.use),
+    runs: block.runs.map(renamed),
   };
+}
+
+/** Adds to the list at a key; of too many keys the oldest goes. */
+function push<T>(lists: Map<string, T[]>, key: string, value: T): void {
+  const found = lists.get(key);
+  if (found) found.push(value);
+  else lists.set(key, [value]);
+  if (lists.size > WAITING) for (const oldest of lists.keys()) if (lists.delete(oldest)) break;
 }

@@ -19,6 +19,15 @@ export class Track {
 export interface Lane extends LaneShown {
   index: number;
   tracks: Track[];
+  /** The lane of the shard that serves, if these blocks are another shard's parts in its batches. */
+  of: number | null;
+}
+
+/** The part of another shard in a batch. */
+export interface Part {
+  rank: number;
+  started: number;
+  finished: number;
 }
 
 /** One block, as it is put in. */
@@ -135,12 +144,19 @@ export class Model {
     return index;
   }
 
-  laneOf(rank: number, name: string, nodes: readonly string[], loop: boolean, spans = false): number {
+  laneOf(
+    rank: number,
+    name: string,
+    nodes: readonly string[],
+    loop: boolean,
+    spans = false,
+    of: number | null = null,
+  ): number {
     const key = `${rank} ${loop ? 1 : 0} ${name}`;
     let index = this.laneIndex.get(key);
     if (index === undefined) {
       index = this.lanes.length;
-      this.lanes.push({ rank, name, nodes: [...nodes], loop, spans, index, tracks: [] });
+      this.lanes.push({ rank, name, nodes: [...nodes], loop, spans, index, tracks: [], of });
       this.laneIndex.set(key, index);
     } else if (loop) this.widen(this.lanes[index]!, nodes);
     return index;
@@ -175,6 +191,40 @@ export class Model {
     this.place(id, this.lanes[block.lane]!);
     this.reach(block.started, block.finished);
     return id;
+  }
+
+  /** Another shard's part in a block of the shard that serves: a block in a lane of its own, below that one's. */
+  addPart(id: number, { rank, started, finished }: Part): void {
+    const { name, nodes, loop, spans, index } = this.laneAt(id);
+    const block = this.blockAt(id);
+    const lane = this.laneOf(rank, name, nodes, loop, spans, index);
+    const queued = Math.max(0, started - block.ready);
+    this.add({ ...block, lane, started, finished, busy: finished - started, queued, pages: -1 });
+  }
+
+  /** A block as it was put in. */
+  blockAt(id: number): Block {
+    return {
+      kind: this.kind.at(id),
+      lane: this.lane.at(id),
+      walk: this.walk.at(id),
+      use: this.use.at(id),
+      step: this.step.at(id),
+      iteration: this.iteration[id]!,
+      count: this.count.at(id),
+      number: this.number.at(id),
+      batch: this.batch.at(id),
+      runs: this.runs[id]!,
+      ready: this.ready.at(id),
+      taken: this.taken.at(id),
+      launched: this.launched.at(id),
+      started: this.started.at(id),
+      finished: this.finished.at(id),
+      busy: this.busy.at(id),
+      queued: this.queued.at(id),
+      pages: this.pages.at(id),
+      failed: this.failed.has(id),
+    };
   }
 
   /** Steps in loops of steps: marks where a pass begins, and knows the passes of each step. */
@@ -227,6 +277,36 @@ export class Model {
     for (let other = 0; other < this.size; other += 1)
       if (this.number.at(other) === number && this.laneAt(other).rank === rank) found.push(other);
     return found;
+  }
+
+  /** The parts of all shards in a block, itself among them; none of a node that isn't divided. */
+  partsOf(id: number): number[] {
+    const lane = this.laneAt(id);
+    const first = lane.of ?? lane.index;
+    const lanes = new Set(this.shardsOf(first).map((shard) => shard.index));
+    if (lanes.size === 0) return [];
+    lanes.add(first);
+    const found: number[] = [];
+    for (let other = 0; other < this.size; other += 1)
+      if (this.number.at(other) === this.number.at(id) && lanes.has(this.lane.at(other)) && this.alike(id, other))
+        found.push(other);
+    return found.sort((a, b) => this.laneAt(a).rank - this.laneAt(b).rank);
+  }
+
+  /** True if two blocks of one batch are of the same use. */
+  private alike(a: number, b: number): boolean {
+    return [this.walk, this.use, this.step].every((column) => column.at(a) === column.at(b));
+  }
+
+  /** The lanes of the other shards of what is in a lane. */
+  shardsOf(lane: number): Lane[] {
+    return this.lanes.filter((other) => other.of === lane && other.tracks.length > 0);
+  }
+
+  /** The rank whose work a rank repeats, as another shard of it; null: it has its own. */
+  servingOf(rank: number): number | null {
+    const shard = this.lanes.find((lane) => lane.rank === rank && lane.of !== null);
+    return shard ? this.lanes[shard.of!]!.rank : null;
   }
 
   get ranks(): number[] {

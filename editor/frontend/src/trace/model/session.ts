@@ -315,9 +315,9 @@ export class TraceSession {
     const { shown, selected, lane } = this.state;
     if (!shown) return;
     const old = shown.model;
-    const same = (index: number) => {
-      const { rank, name, nodes, loop, spans } = old.lanes[index]!;
-      return model.laneOf(rank, name, nodes, loop, spans);
+    const same = (index: number): number => {
+      const { rank, name, nodes, loop, spans, of } = old.lanes[index]!;
+      return model.laneOf(rank, name, nodes, loop, spans, of === null ? null : same(of));
     };
     const block =
       selected?.of === "a"

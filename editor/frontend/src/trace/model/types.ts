@@ -43,6 +43,17 @@ export interface BlocksShown {
   failed: boolean[];
 }
 
+/** Parts that other shards of a rank took in its batches. */
+export interface ShardsShown {
+  /** The shard's own. */
+  rank: number[];
+  /** The one that serves, whose blocks have these numbers: */
+  of: number[];
+  number: number[];
+  started: number[];
+  finished: number[];
+}
+
 export interface HopsShown {
   source: number[];
   target: number[];
@@ -145,6 +156,8 @@ export interface TraceShown {
   names: string[];
   lanes: LaneShown[];
   blocks: BlocksShown;
+  /** Traces of earlier versions have none. */
+  shards?: ShardsShown;
   hops: HopsShown;
   counters: CountersShown;
   loops: LoopEndShown[];

@@ -10,6 +10,7 @@ export function modelOf(trace: TraceShown): Model {
   const own = model.name(trace.run);
   const ordered = trace.lanes.map((lane) => model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans));
   addBlocks(model, trace, own, ordered);
+  addParts(model, trace);
   addHops(model, trace);
   addCounters(model, trace);
   for (const [phase, at] of Object.entries(trace.phases))
@@ -45,6 +46,22 @@ function addBlocks(model: Model, { blocks, names }: TraceShown, own: number, lan
       pages: blocks.pages_free[row]!,
       failed: blocks.failed[row]!,
     });
+  }
+}
+
+function addParts(model: Model, { shards }: TraceShown): void {
+  if (!shards?.number.length) return;
+  const batches = new Map<string, number[]>();
+  for (let id = 0; id < model.size; id += 1) {
+    const key = `${model.laneAt(id).rank} ${model.number.at(id)}`;
+    const batch = batches.get(key);
+    if (batch) batch.push(id);
+    else batches.set(key, [id]);
+  }
+  for (let row = 0; row < shards.number.length; row += 1) {
+    const [rank, started, finished] = [shards.rank[row]!, shards.started[row]!, shards.finished[row]!];
+    for (const id of batches.get(`${shards.of[row]} ${shards.number[row]}`) ?? [])
+      model.addPart(id, { rank, started, finished });
   }
 }
 

@@ -33,6 +33,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
   const gantt = useRef<Gantt | null>(null);
   const [rows, setRows] = useState<Rows>({ list: [], height: 0 });
   const [closed, setClosed] = useState<ReadonlySet<number>>(new Set());
+  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const [hover, setHover] = useState<Hover | null>(null);
   const selection = useStore(session.store, (state) => state.selected);
   const lane = useStore(session.store, (state) => (state.lane?.of === of ? state.lane.index : null));
@@ -45,8 +46,8 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
     [session, selected, of],
   );
   const shown = useMemo<Shown>(
-    () => ({ selected, lane, lit, path, links, closed, live, follow: live && follow }),
-    [selected, lane, lit, path, links, closed, live, follow],
+    () => ({ selected, lane, lit, path, links, closed, opened, live, follow: live && follow }),
+    [selected, lane, lit, path, links, closed, opened, live, follow],
   );
   const latest = useRef({ model, shown });
   latest.current = { model, shown };
@@ -68,7 +69,10 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
   }, [session, of, timeline]);
   useEffect(() => gantt.current?.show(model, shown), [model, shown]);
   useEffect(() => {
-    if (selected !== null) gantt.current?.reveal(selected);
+    if (selected === null) return;
+    const first = latest.current.model.laneAt(selected).of;
+    if (first !== null) setOpened((before) => (before.has(first) ? before : new Set([...before, first])));
+    gantt.current?.reveal(selected);
   }, [selected]);
 
   const press = (event: KeyboardEvent) => {
@@ -77,11 +81,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
     event.preventDefault();
     event.stopPropagation();
   };
-  const toggle = (rank: number) => {
-    const next = new Set(closed);
-    if (!next.delete(rank)) next.add(rank);
-    setClosed(next);
-  };
+  const toggle = (rank: number) => setClosed(toggled(closed, rank));
 
   return (
     <div className="wg-gantt">
@@ -96,9 +96,10 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
               row={row}
               model={model}
               device={devices[row.rank] ?? ""}
-              closed={closed.has(row.rank)}
+              closed={row.kind === "lane" ? !opened.has(row.lane.index) : closed.has(row.rank)}
               chosen={row.kind === "lane" && row.lane.index === lane}
               onToggle={toggle}
+              onOpen={(index) => setOpened(toggled(opened, index))}
               onChoose={(index) => (index === lane ? session.unselect() : session.selectLane(index, of))}
             />
           ))}
@@ -127,19 +128,28 @@ interface NameProps {
   row: Row;
   model: Model;
   device: string;
+  /** The lanes of the rank, or the shards of the lane, are hidden. */
   closed: boolean;
   chosen: boolean;
   onToggle: (rank: number) => void;
+  onOpen: (lane: number) => void;
   onChoose: (lane: number) => void;
 }
 
-function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NameProps) {
+function toggled(set: ReadonlySet<number>, member: number): ReadonlySet<number> {
+  const next = new Set(set);
+  if (!next.delete(member)) next.add(member);
+  return next;
+}
+
+function Name({ row, model, device, closed, chosen, onToggle, onOpen, onChoose }: NameProps) {
   const style = { top: row.top + TOP, height: row.height, "--tint": rankColor(row.rank) } as React.CSSProperties;
   if (row.kind === "rank") {
     return (
       <button type="button" className="rank" style={style} aria-expanded={!closed} onClick={() => onToggle(row.rank)}>
         {closed ? <ChevronRight size={13} aria-hidden /> : <ChevronDown size={13} aria-hidden />}
         <b>{strings.trace.rank2(row.rank)}</b> <small>{device}</small>
+        {row.serving !== null && <small>{strings.trace.shardOfRank(row.serving)}</small>}
       </button>
     );
   }
@@ -154,17 +164,45 @@ function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NamePr
   }
   const { lane } = row;
   const title = lane.loop ? strings.trace.loopOnTheDevice(lane.name, lane.nodes.join(", ")) : lane.name;
-  return (
-    <button
-      type="button"
-      className="lane"
-      style={style}
-      title={title}
-      aria-pressed={chosen}
-      onClick={() => onChoose(lane.index)}
-    >
+  const choose = {
+    title,
+    "aria-pressed": chosen,
+    onClick: () => onChoose(lane.index),
+  };
+  const name = (
+    <>
       {lane.loop && <span aria-label={strings.trace.loop}>↻</span>} {lane.name}
-    </button>
+    </>
+  );
+  if (lane.of !== null)
+    return (
+      <button type="button" className="lane shard" style={style} {...choose}>
+        <span className="visually-hidden">{lane.name}, </span>
+        {strings.trace.shardRank(lane.rank)} <small>{device}</small>
+      </button>
+    );
+  if (row.shards === 0)
+    return (
+      <button type="button" className="lane" style={style} {...choose}>
+        {name}
+      </button>
+    );
+  return (
+    <div className="lane divided" style={style}>
+      <button
+        type="button"
+        className="open"
+        aria-label={strings.trace.shardsOf(lane.name)}
+        aria-expanded={!closed}
+        onClick={() => onOpen(lane.index)}
+      >
+        {closed ? <ChevronRight size={13} aria-hidden /> : <ChevronDown size={13} aria-hidden />}
+      </button>
+      <button type="button" className="name" {...choose}>
+        {name}
+      </button>
+      <small>{strings.trace.countOfShards(row.shards + 1)}</small>
+    </div>
   );
 }
 

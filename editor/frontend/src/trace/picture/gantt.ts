@@ -36,6 +36,8 @@ export interface Shown {
   path: readonly Piece[] | null;
   links: readonly Link[];
   closed: ReadonlySet<number>;
+  /** Lanes whose other shards are shown. */
+  opened: ReadonlySet<number>;
   /** It grows; with `follow` the newest is kept in sight. */
   live: boolean;
   follow: boolean;
@@ -117,9 +119,9 @@ export class Gantt {
     if (!context || width === 0 || height === 0) return;
     if (this.shown.live && model.to > model.from) this.grow();
     this.size(context, width, height);
-    this.rows = rowsOf(model, this.shown.closed);
+    this.rows = rowsOf(model, this.shown.closed, this.shown.opened);
     const signature = this.rows.list
-      .map((row) => `${row.top} ${row.kind === "lane" ? row.lane.name : row.rank}`)
+      .map((row) => `${row.top} ${row.rank} ${row.kind === "lane" ? `${row.lane.name} ${row.shards}` : ""}`)
       .join();
     if (signature !== this.seen) {
       this.seen = signature;

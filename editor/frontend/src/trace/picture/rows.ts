@@ -9,17 +9,17 @@ export const NEXT_TRACK = 12;
 const GAP = 4;
 
 export type Row =
-  | { kind: "rank"; rank: number; top: number; height: number; lanes: number }
+  | { kind: "rank"; rank: number; top: number; height: number; lanes: number; serving: number | null }
   | { kind: "strip"; rank: number; top: number; height: number }
-  | { kind: "lane"; rank: number; top: number; height: number; lane: Lane };
+  | { kind: "lane"; rank: number; top: number; height: number; lane: Lane; shards: number };
 
 export interface Rows {
   list: readonly Row[];
   height: number;
 }
 
-/** `closed`: ranks whose lanes are hidden. */
-export function rowsOf(model: Model, closed: ReadonlySet<number>): Rows {
+/** `closed`: ranks whose lanes are hidden. `opened`: lanes with those of their other shards below them. */
+export function rowsOf(model: Model, closed: ReadonlySet<number>, opened: ReadonlySet<number> = new Set()): Rows {
   const list: Row[] = [];
   let top = 0;
   const put = (row: Row) => {
@@ -27,11 +27,24 @@ export function rowsOf(model: Model, closed: ReadonlySet<number>): Rows {
     top += row.height;
   };
   for (const rank of model.ranks) {
-    const lanes = model.lanes.filter((lane) => lane.rank === rank && lane.tracks.length > 0).sort(byFirst(model));
-    put({ kind: "rank", rank, top, height: RANK_HEIGHT, lanes: lanes.length });
+    const own = model.lanes.filter((lane) => lane.rank === rank && lane.of === null && lane.tracks.length > 0);
+    const lanes = own.sort(byFirst(model));
+    put({
+      kind: "rank",
+      rank,
+      top,
+      height: RANK_HEIGHT,
+      lanes: lanes.length,
+      serving: model.servingOf(rank),
+    });
     if (closed.has(rank)) continue;
     if ((model.counters.get(rank)?.at.size ?? 0) > 1) put({ kind: "strip", rank, top, height: STRIP_HEIGHT });
-    for (const lane of lanes) put({ kind: "lane", rank, top, height: laneHeight(lane), lane });
+    for (const lane of lanes) {
+      const shards = model.shardsOf(lane.index).sort((a, b) => a.rank - b.rank);
+      put({ kind: "lane", rank, top, height: laneHeight(lane), lane, shards: shards.length });
+      for (const shard of opened.has(lane.index) ? shards : [])
+        put({ kind: "lane", rank: shard.rank, top, height: laneHeight(shard), lane: shard, shards: 0 });
+    }
     top += GAP;
   }
   return { list, height: top };
