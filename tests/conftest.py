@@ -51,6 +51,7 @@ GROUPS = {
     "safety/faults": "fault_points store_kills optimized",
     "safety/limits": "overload machine cancels media numbers paths outside rows lock",
     "system/measures": "benchmarks",
+    "unit/numbers": "same_numbers",
     "system/outward": "examples agents calls_of_itself calls_outside",
     "system/plain": "spoken_faults scratch task_calls native blueprint_runs nested",
     "system/held": "debugging approvals service_switch kept media",
@@ -74,6 +75,7 @@ NUMBERS: dict[str, tuple[float, float, str]] = {
     "gestures": (7, 100, "what is done at random in the editor"),
     "pipelines": (25, 100, "random graphs of small components"),
     "storm-seconds": (6.0, 60.0, "how long runs are steered at random, in all"),
+    "placements": (5, 100, "graphs that are placed at random over eight ranks"),
     "held-rounds": (2, 10, "deployments whose conductor is held at first"),
 }
 """Option -> its value at the short and at the long scale, and its meaning."""
@@ -113,6 +115,11 @@ def openapi_cases(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def gestures(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--gestures")
+
+
+@pytest.fixture
+def placements(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--placements")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A deployment without processes: the cores and engines of all ranks in this one, messages passed as values."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from walkgraph.placement.document import Placement
 from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.itinerary import expanded_request, legs_of
 from walkgraph.placement.request import fill_params, name_inputs, task_of
+from walkgraph.placement.tables import RankPlan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Halted
 from walkgraph.worker.core import Core
@@ -59,20 +60,24 @@ class LocalDeployment:
         *,
         resident: bool = True,
         fused: bool = False,
+        options_of: Callable[[RankPlan], Mapping[str, Any]] = lambda rank: {},
         **engine: Any,
     ) -> None:
         """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped.
-        `fused`: chains of small nodes are one call. `engine`: options of the engines."""
+        `fused`: chains of small nodes are one call. `engine`: options of the engines; `options_of`: more for that of a
+        rank. Ranks that repeat what the first shard does are left out."""
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
+        serving = [rank for rank in self.plan.ranks if not rank.repeats]
         self.cores = {
-            rank.rank: Core(self.plan, rank.rank, Variants(self.plan, rank.rank, fused=fused))
-            for rank in self.plan.ranks
+            rank.rank: Core(self.plan, rank.rank, Variants(self.plan, rank.rank, fused=fused)) for rank in serving
         }
         self.engines = {
-            rank.rank: self.engine_type(self.plan, rank.rank, threads=threads, weights_roots=roots, **engine)
-            for rank in self.plan.ranks
+            rank.rank: self.engine_type(
+                self.plan, rank.rank, threads=threads, weights_roots=roots, **engine, **options_of(rank)
+            )
+            for rank in serving
         }
         for one in self.engines.values():
             one.load()

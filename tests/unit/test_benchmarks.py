@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("engine_step", [], ["start, s", "a step, ms", "median ms", "floor at 3.9"]),
         ("engine_step", ["--graph", "bagel"], ["bagel-tiny", "start, s", "median ms", "floor at 3.9"]),
         ("engine_step", ["--model", "qwen3-30b-a3b-fp8", "--prefill", "2:9"], ["qwen3-moe-tiny", "experts", "TFLOP/s"]),
+        ("expert_loads", [], ["busiest", "in order", "dealt, 0 redundant", "dealt, 4 redundant"]),
         ("gpu_code2wav", [], ["floor ms", "relative", "transformer"]),
         ("gpu_experts", ["--fp8"], ["distinct", "TB/s", "many rows", "TFLOP/s"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),

@@ -85,6 +85,14 @@ def test_a_hot_expert_on_two_shards_halves_what_the_busiest_one_computes() -> No
     assert (max(totals([*loads, 0.0], once)), max(totals(loads, twice))) == (110, 75)
 
 
+@pytest.mark.parametrize("redundant", [0, 8])
+def test_swaps_even_out_what_rounds_leave(redundant: int) -> None:
+    """The first round alone gives one shard 1,000 and another 435."""
+    loads = [float(round(1000 / place**0.6)) for place in range(1, 65)]
+    work = totals(loads, spread(loads, 4, redundant))
+    assert max(work) < 1.001 * sum(work) / 4
+
+
 def test_equal_loads_are_dealt_in_order() -> None:
     assert spread([1.0] * 6, 3) == ((0, 3), (1, 4), (2, 5))
     assert spread([1.0] * 6, 3, 3) == spread([1.0] * 6, 3, 3)

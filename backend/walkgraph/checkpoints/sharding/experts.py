@@ -58,22 +58,45 @@ def spread(loads: Sequence[float], count: int, redundant: int = 0) -> tuple[tupl
 
     Experts are dealt in rounds, those with most load first: each shard gets one in a round, and the one with least load
     so far gets the heaviest. So two shards differ by no more than two experts of one round do, or with redundant ones,
-    by twice the heaviest copy. Equal loads are dealt in the order of experts and shards.
+    by twice the heaviest copy. Then the busiest and the least busy shard swap experts for as long as that brings them
+    closer. Equal loads are dealt in the order of experts and shards.
     """
     order = sorted(range(len(loads)), key=lambda expert: (-loads[expert], expert))
-    copies = [(loads[expert] / 2, expert) for expert in order[:redundant] for _ in range(2)]
-    copies += [(loads[expert], expert) for expert in order[redundant:]]
-    copies.sort(key=lambda copy: (-copy[0], copy[1]))
-    totals, held = [0.0] * count, [list[int]() for _ in range(count)]
+    weights = {expert: loads[expert] / 2 if place < redundant else loads[expert] for place, expert in enumerate(order)}
+    copies = sorted([*order, *order[:redundant]], key=lambda expert: (-weights[expert], expert))
+    held = [list[int]() for _ in range(count)]
     for start in range(0, len(copies), count):
-        dealt, shards = copies[start : start + count], sorted(range(count), key=lambda shard: (totals[shard], shard))
-        if dealt[0][1] in held[shards[0]]:
+        dealt, shards = copies[start : start + count], _by_load(held, weights)
+        if dealt[0] in held[shards[0]]:
             # The other copy of an expert was the last one of the round before, and went there.
             shards[0], shards[1] = shards[1], shards[0]
-        for (load, expert), shard in zip(dealt, shards, strict=True):
-            totals[shard] += load
+        for expert, shard in zip(dealt, shards, strict=True):
             held[shard].append(expert)
+    for _ in range(len(copies)):
+        low, *_, high = _by_load(held, weights)
+        swap = _swap(held[low], held[high], weights)
+        if swap is None:
+            break
+        less, more = swap
+        held[low][held[low].index(less)], held[high][held[high].index(more)] = more, less
     return tuple(tuple(sorted(mine)) for mine in held)
+
+
+def _by_load(held: Sequence[Sequence[int]], weights: Mapping[int, float]) -> list[int]:
+    """The shards, those with least load first."""
+    return sorted(range(len(held)), key=lambda shard: (sum(weights[expert] for expert in held[shard]), shard))
+
+
+def _swap(low: Sequence[int], high: Sequence[int], weights: Mapping[int, float]) -> tuple[int, int] | None:
+    """The experts of two shards whose swap makes them most even; None if none brings them closer."""
+    gap = sum(weights[expert] for expert in high) - sum(weights[expert] for expert in low)
+    closer = [
+        (abs(weights[more] - weights[less] - gap / 2), less, more)
+        for less in low
+        for more in high
+        if 0 < weights[more] - weights[less] < gap and less not in high and more not in low
+    ]
+    return min(closer)[1:] if closer else None
 
 
 def held_experts(
