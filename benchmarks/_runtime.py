@@ -13,6 +13,7 @@ from msgspec import structs
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.engine.loops.spec import Items
+from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
@@ -39,7 +40,7 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.interfaces import called
-from walkgraph.worker.io import moving
+from walkgraph.worker.io.moving import StateMoves
 from walkgraph.worker.plan_variants import Variants
 
 RANK = Rank(0)
@@ -103,6 +104,7 @@ class InProcess:
         self.engine.load(self.phases)
         for loop in self.core.loops():
             self.engine.prepare(loop, self.phases)
+        self._moves = StateMoves(self.engine.transfers, lambda run: False, self._fail)
         self._runs: dict[str, Taken] = {}
         self._commands: deque[Command] = deque()
 
@@ -146,13 +148,17 @@ class InProcess:
             case Report(message=message, value=value):
                 self._report(message, value)
             case MoveState():
-                self._commands.extend(self.core.handle(moving.move(self.engine.transfers, command)))
+                for event in self._moves.perform(command):
+                    self._commands.extend(self.core.handle(event))
             case DropStates(keys=keys):
                 self.engine.states.drop(keys)
             case Release(run=run):
                 self.engine.drop(run)
             case _:
                 raise RuntimeError(f"one rank has no use for {command}")
+
+    def _fail(self, run: str, error: ErrorInfo) -> None:
+        raise RuntimeError(f"run {run}: {error}")
 
     def _report(self, message: m.FromWorker, value: Any) -> None:
         match message:

@@ -63,10 +63,13 @@ def is_ready(deployment: Mapping[str, Any]) -> bool:
     return deployment["state"] == "ready"
 
 
-def deployed(client: Client, graph: Mapping[str, Any], placement: str | None, name: str) -> dict[str, float]:
-    """Deploy, by a bundled placement: seconds until ready, and in each phase of rank 0 on the way there."""
+def deployed(
+    client: Client, graph: Mapping[str, Any], placement: str | Mapping[str, Any] | None, name: str
+) -> dict[str, float]:
+    """Deploy, by a placement or a bundled one: seconds until ready, and in each phase of rank 0 on the way there."""
     began = since = time.perf_counter()
-    client.deploy(graph, json.loads(bundled("placements")[placement].read_text()) if placement else None, name)
+    document = json.loads(bundled("placements")[placement].read_text()) if isinstance(placement, str) else placement
+    client.deploy(graph, document, name)
     seconds: dict[str, float] = {}
     phase = "process"
     for found in client.follow_deployment(name):

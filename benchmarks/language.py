@@ -99,9 +99,9 @@ class Asker:
 
     def all_of(self, prompt: int, clients: int, rounds: int) -> list[list[float]]:
         """The arrivals of each request's tokens, in seconds from the request on."""
-        return asyncio.run(self._all_of(prompt, clients, rounds))
+        return asyncio.run(self.answers(prompt, clients, rounds))
 
-    async def _all_of(self, prompt: int, clients: int, rounds: int) -> list[list[float]]:
+    async def answers(self, prompt: int, clients: int, rounds: int) -> list[list[float]]:
         async def one() -> list[list[float]]:
             async with httpx.AsyncClient(
                 base_url=self._url, headers=self._headers, timeout=600, trust_env=False

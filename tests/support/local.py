@@ -26,7 +26,7 @@ from walkgraph.worker.events import (
     ABSENT,
     Allow,
     Arrived,
-    CallDone,
+    BeginMove,
     Cancelled,
     Command,
     DropStates,
@@ -34,6 +34,7 @@ from walkgraph.worker.events import (
     FreeLoops,
     Gated,
     HoldLoops,
+    LetPart,
     MoveState,
     Observe,
     Release,
@@ -42,8 +43,10 @@ from walkgraph.worker.events import (
     RunLoop,
     Send,
     Started,
+    TakePart,
 )
 from walkgraph.worker.interfaces import called
+from walkgraph.worker.io.moving import StateMoves
 from walkgraph.worker.plan_variants import Variants
 
 
@@ -81,8 +84,14 @@ class LocalDeployment:
         }
         for one in self.engines.values():
             one.load()
-        self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.failed: dict[str, Any] = {}
+        self.moves = {
+            rank: StateMoves(one.transfers, lambda run: False, self.failed.__setitem__)
+            for rank, one in self.engines.items()
+        }
+        self.sends: list[Send] = []
+        """What went from rank to rank."""
+        self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.observed: list[Observe] = []
         self.halted: list[Halted] = []
         self.times: dict[str, list[m.NodeTime]] = defaultdict(list)
@@ -120,20 +129,26 @@ class LocalDeployment:
 
     def run(self) -> None:
         """Until nothing is left to do."""
-        busy = True
-        while busy:
-            busy = False
-            while self._sent:
-                rank, event = self._sent.popleft()
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """Take all messages, and step each engine once. True if anything was done."""
+        busy = False
+        while self._sent:
+            rank, event = self._sent.popleft()
+            self._perform(rank, self.cores[rank].handle(event))
+            busy = True
+        for rank, engine in self.engines.items():
+            if engine.idle:
+                continue
+            busy = True
+            for event in engine.step():
+                told = called(event) if isinstance(event, Begun | Done | LoopDone) else event
+                self._perform(rank, self.cores[rank].handle(told))
+            for event in self.moves[rank].grown():
                 self._perform(rank, self.cores[rank].handle(event))
-                busy = True
-            for rank, engine in self.engines.items():
-                if engine.idle:
-                    continue
-                busy = True
-                for event in engine.step():
-                    told = called(event) if isinstance(event, Begun | Done | LoopDone) else event
-                    self._perform(rank, self.cores[rank].handle(told))
+        return busy
 
     def gate(self, rank: Rank, order: Gate) -> None:
         self._perform(rank, self.cores[rank].handle(Gated(order)))
@@ -157,9 +172,11 @@ class LocalDeployment:
                 engine.add_loop(loop)
             case Allow(ref=ref, upto=upto, items=items, fed=fed):
                 engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
-            case MoveState():
-                self._perform(rank, self.cores[rank].handle(CallDone(command.ref, self._move(engine, command))))
+            case MoveState() | BeginMove() | LetPart() | TakePart():
+                for event in self.moves[rank].perform(command):
+                    self._perform(rank, self.cores[rank].handle(event))
             case Send():
+                self.sends.append(command)
                 self._sent.append((command.rank, Arrived(command.message, command.value)))
             case HoldLoops(run=run):
                 engine.holds.hold_loops(run)
@@ -170,6 +187,7 @@ class LocalDeployment:
             case DropStates(keys=keys):
                 engine.states.drop(keys)
             case Release(run=run):
+                self.moves[rank].forget(run)
                 engine.drop(run)
             case _:
                 raise AssertionError(f"the worker has a command that is not known here: {command}")
@@ -198,15 +216,6 @@ class LocalDeployment:
             self._ended[message.run].clear()
             leg = legs.next(message.verdict)
             self._sent.extend((rank, Extended(message.run, leg)) for rank in ranks)
-
-    def _move(self, engine: Engine, command: MoveState) -> dict[str, Any]:
-        if command.op == "export" and command.source is not None:
-            return {"state": engine.transfers.export(command.source)}
-        if command.op == "import" and command.target is not None:
-            engine.transfers.import_state(command.target, command.value)
-        elif command.source is not None and command.target is not None:
-            engine.transfers.fork(command.source, command.target, command.width)
-        return {}
 
 
 def node_calls(times: Iterable[m.NodeTime]) -> Counter[str]:

@@ -16,6 +16,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.engine import Done
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.kv.allocator import PageFault
+from walkgraph.engine.kv.departure import Departure, LeavingPart
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import InvalidInput
@@ -78,7 +79,19 @@ class FakeStates:
     def export(self, key: StateKey) -> Mapping[str, Any]:
         return self.kept[key]
 
-    def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None:
+    def departure(self, key: StateKey) -> Departure:
+        return Departure(key)
+
+    def part(self, departure: Departure, *, last: bool) -> LeavingPart | None:
+        return LeavingPart(self.kept[departure.key], last=True) if last else None
+
+    def take_part(self, arriving: StateKey, target: StateKey, value: Mapping[str, Any]) -> int:
+        if "big" in value:
+            raise torch.OutOfMemoryError("no room")
+        self.kept[arriving] = value
+        return len(value)
+
+    def import_state(self, key: StateKey, value: Mapping[str, Any], arriving: StateKey | None = None) -> None:
         if not value:
             raise InvalidInput("nothing to import")
         if "big" in value:

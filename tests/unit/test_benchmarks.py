@@ -32,6 +32,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
+        ("prefill_apart", [], ["first of one", "two ranks, whole", "MB carried", "p95 of alone"]),
         ("replicas", [], ["conversations", "found", "busiest", "us a run", "of one"]),
         ("spoken_host", ["--operations"], ["us a token", "us a frame", "operations a frame"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),

@@ -137,7 +137,7 @@ class EngineBuilder:
         )
         holds = RunHolds(calls, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells, self._outside.mark)
-        transfers = StateTransfer(states, lambda: self.watch.stamp(self._device))
+        transfers = StateTransfer(states, lambda: self.watch.stamp(self._device), nodes)
         return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)
 
     def load(self, parts: EngineParts, progress: Progress) -> None:

@@ -179,4 +179,6 @@ def _copy(plan: Plan, copy: Copy) -> str:
     walk = plan.walks[copy.walk]
     where = "between steps" if _is_move(walk) else f"in {walk.name}"
     size = f"{show_bytes(copy.bytes)}, largest {show_bytes(copy.largest)}" if copy.largest else "size not known"
-    return f"  {plan.states[copy.state].name}  {copy.source}>{copy.target}  {where}  {size}"
+    how = "in parts while it grows" if copy.parts else "whole"
+    path = f"{copy.source}>{copy.target}  {where}  {size}  {copy.transport}, {how}"
+    return f"  {plan.states[copy.state].name}  {path}"

@@ -225,6 +225,8 @@ class EdgePlan(Table, frozen=True):
     next one."""
     on_device: bool = False
     """Its transport moves tensors from GPU to GPU."""
+    parts: bool = False
+    """It carries a state that leaves in parts while it grows: those before the last one don't wait for the Walk."""
     merged: str = ""
     """The merge that it belongs to: one of several edges from exclusive branches into one place."""
 

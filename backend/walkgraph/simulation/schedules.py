@@ -14,6 +14,7 @@ from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.kinds.chained import chained
 from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.moving import moving
 from walkgraph.simulation.kinds.replicated import replicated
 from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
@@ -50,6 +51,8 @@ DEFERRING, TOGETHER, ALIKE = 0.06, 0.2, 0.3
 that begin alike share pages."""
 REPLICATING = 0.06
 """Share of the worlds in which runs go to one of several replicas."""
+MIGRATING = 0.06
+"""Share of the worlds whose state moves from rank to rank in parts; `ALIKE` of them share pages."""
 KEEPING = 0.2
 """Share of the worlds in which outputs of calls are kept."""
 YOUNG, BEFORE_OLDER = 5_000, 3
@@ -96,6 +99,10 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     apart = random.Random(f"replicating {seed}")  # noqa: S311 - no secret
     if apart.random() < REPLICATING:
         scenario, page = apart.choice(known_replicated()), page._replace(others=())
+    apart = random.Random(f"migrating {seed}")  # noqa: S311 - no secret
+    if apart.random() < MIGRATING:
+        scenario, page = apart.choice(known_moving()), page._replace(others=())
+        mood = SHARED if apart.random() < ALIKE else mood
     return World(scenario, seed, chances=mood, parts=parts, page=page)
 
 
@@ -176,6 +183,11 @@ def known_deferring() -> Sequence[Scenario]:
 
 
 @cache
+def known_moving() -> Sequence[Scenario]:
+    return moving()
+
+
+@cache
 def known_replicated() -> Sequence[Scenario]:
     return replicated()
 
@@ -221,7 +233,8 @@ def run_schedules(
     report = SimulationReport()
     begins = range(first, first + schedules, BLOCK)
     blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]
-    for known in (known_scenarios, known_talkers, known_chained, known_deferring, known_replicated):
+    kinds = known_talkers, known_chained, known_deferring, known_replicated, known_moving
+    for known in (known_scenarios, *kinds):
         known()  # before any of them runs, so that all processes share them
     with rare_collections():
         if processes == 1:

@@ -276,7 +276,8 @@ class Transfer(Event, frozen=True, tag="transfer"):
     stream: bool
     step: int
     key: tuple[int, ...]
-    """Loop indices of the value; for a stream, the number of the first item within the step."""
+    """Loop indices of the value; for a stream, the number of the first item within the step; for a part of a state,
+    the part's number."""
     transport: str
     count: int
     nbytes: int

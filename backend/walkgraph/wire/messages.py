@@ -8,8 +8,8 @@
                             Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
                             LegResult, LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
-    worker -> worker        Deliver, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem, StreamDone, Credit,
-                            Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
+    worker -> worker        Deliver, StatePart, PartTaken, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem,
+                            StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
 Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels. A large output
 is posted to the service, and `Posted` travels.
@@ -26,7 +26,7 @@ from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
 from walkgraph.wire.questions import AskQueue, AskSessions, QueueTold, SessionsTold
-from walkgraph.wire.spanning import BetweenParts
+from walkgraph.wire.spanning import BetweenParts, PartTaken, StatePart
 from walkgraph.wire.spec import RankStatus, Status, TakenUp, TakeUp
 from walkgraph.wire.standing import Probe, Probed
 from walkgraph.wire.totals import LoopEnd, NodeTime, Played
@@ -480,5 +480,6 @@ ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers |
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 OfLeg = LegResult | LegDone
 FromWorker = OfRank | Emit | Sent | CallTask | Halted | OfLeg | RankDone | RankFailed | Suspended | Released
-OfRun = Deliver | Until | Chosen | Counted | ItemDone | StepChosen | StreamItem | StreamDone | Credit
+OfStates = StatePart | PartTaken
+OfRun = Deliver | OfStates | Until | Chosen | Counted | ItemDone | StepChosen | StreamItem | StreamDone | Credit
 BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

@@ -1,9 +1,10 @@
-"""Messages between the ranks of a loop that spans devices.
+"""Messages between ranks about what spans them: device loops, and states that leave in parts while they grow.
 
-worker -> worker    InboxesAt, LaunchedTo, RunRests, LeftLoop
+worker -> worker    InboxesAt, LaunchedTo, RunRests, LeftLoop, StatePart, PartTaken
 """
 
-from walkgraph.ids import RunId
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire.values import Value
 from walkgraph.wire.watching import Message
 
 
@@ -52,3 +53,28 @@ class LeftLoop(OfLoop, frozen=True, tag="left"):
 
 
 BetweenParts = InboxesAt | LaunchedTo | RunRests | LeftLoop
+
+
+class StatePart(Message, frozen=True, tag="state_part"):
+    """The next part of a state that is on its way to another rank while it grows. The last one is the value of the
+    move's edge (`Deliver`). Answered by `PartTaken`."""
+
+    run: RunId
+    step: int
+    """The step that moves the state."""
+    state: int
+    rank: Rank
+    """The sender."""
+    number: int
+    """Counts the parts of this move, from 0."""
+    value: Value
+
+
+class PartTaken(Message, frozen=True, tag="part_taken"):
+    """The receiver has stored a part of a state, so that another one may leave."""
+
+    run: RunId
+    step: int
+    held: int
+    """Tokens of a sequence that the receiver has now. The answer to an offer, which brings the names of tokens: those
+    that it has already need not be sent."""

@@ -64,6 +64,9 @@ class Core:
             case events.PieceCame():
                 run = self._runs.get(event.ref.run)
                 return run.piece(event) if run else []
+            case events.PartLeaves() | events.PartStored():
+                run = self._runs.get(event.ref.run if isinstance(event, events.PartLeaves) else event.run)
+                return run.parts.handle(event) if run else []
             case Items():
                 run = self._runs.get(event.call.run)
                 return run.items(event) if run else []

@@ -125,7 +125,38 @@ class PieceCame(Struct, frozen=True):
     value: Any
 
 
-Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun | CallDone | PieceCame | Items
+class PartLeaves(Struct, frozen=True):
+    """The next part of a state that leaves while it grows, for the peer to which `ref`, an export, moves it."""
+
+    ref: Ref
+    value: Any
+
+
+class PartStored(Struct, frozen=True):
+    """A part of a state that a peer has sent is stored."""
+
+    run: RunId
+    step: int
+    rank: Rank
+    """The peer."""
+    held: int
+    """As in `PartTaken`."""
+
+
+Event = (
+    Arrived
+    | Started
+    | Extended
+    | Cancelled
+    | Gated
+    | Watched
+    | CallBegun
+    | CallDone
+    | PieceCame
+    | PartLeaves
+    | PartStored
+    | Items
+)
 
 
 class RunCall(Struct, frozen=True):
@@ -156,8 +187,8 @@ class Allow(Struct, frozen=True):
 
 
 class MoveState(Struct, frozen=True):
-    """Move a state. `fork`: copy `source` to `target`. `export`: return `source` as output `state`. `import`: replace
-    `target` by `value`."""
+    """Move a state. `fork`: copy `source` to `target`. `export`: return `source` as output `state`, as far as parts of
+    it haven't left. `import`: replace `target` by `value`, behind the parts in `source`."""
 
     ref: Ref
     op: Literal["fork", "export", "import"]
@@ -166,6 +197,35 @@ class MoveState(Struct, frozen=True):
     value: Any = None
     width: int | None = None
     """Sequences of a fork's target, if they may differ from the source's."""
+
+
+class BeginMove(Struct, frozen=True):
+    """Let a state leave in parts from now on, while it grows. `ref`: the export that is to move it, and gives its last
+    part."""
+
+    ref: Ref
+    source: StateKey
+
+
+class LetPart(Struct, frozen=True):
+    """Let another part of a state leave. `held`: as in `PartTaken`."""
+
+    ref: Ref
+    held: int
+
+
+class TakePart(Struct, frozen=True):
+    """Store a part of a state that a peer has sent."""
+
+    run: RunId
+    step: int
+    rank: Rank
+    """The peer."""
+    arriving: StateKey
+    """What has come so far, a state by itself until the last part is there."""
+    target: StateKey
+    """The state that it will replace. What that holds is no longer valid."""
+    value: Any
 
 
 class Send(Struct, frozen=True):
@@ -223,4 +283,5 @@ class Observe(Struct, frozen=True):
     taps: tuple[Tap, ...] = ()
 
 
-Command = RunCall | RunLoop | Allow | MoveState | Send | Report | DropStates | Release | HoldLoops | FreeLoops | Observe
+StateMove = MoveState | BeginMove | LetPart | TakePart
+Command = RunCall | RunLoop | Allow | StateMove | Send | Report | DropStates | Release | HoldLoops | FreeLoops | Observe

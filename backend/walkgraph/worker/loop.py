@@ -24,6 +24,7 @@ from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.events import (
     Allow,
     Arrived,
+    BeginMove,
     Cancelled,
     Command,
     DropStates,
@@ -32,6 +33,7 @@ from walkgraph.worker.events import (
     FreeLoops,
     Gated,
     HoldLoops,
+    LetPart,
     MoveState,
     Observe,
     Release,
@@ -40,12 +42,15 @@ from walkgraph.worker.events import (
     RunLoop,
     Send,
     Started,
+    StateMove,
+    TakePart,
     Watched,
 )
 from walkgraph.worker.idle import IdleMoments
 from walkgraph.worker.interfaces import CoreLike, EngineLike, LoopParts, NoParts, called
-from walkgraph.worker.io import moving, values
+from walkgraph.worker.io import values
 from walkgraph.worker.io.links import FromPart, Links
+from walkgraph.worker.io.moving import StateMoves
 from walkgraph.worker.observe.observer import Observer
 from walkgraph.worker.observe.probes import Probes
 from walkgraph.worker.observe.samples import Samples
@@ -79,6 +84,7 @@ class WorkerLoop:
         self._telemetry, self._samples = observer or Observer(
             WorkTelemetry(rank, emitter, clock, engine, links), Samples(rank, engine.states, emitter, clock)
         )
+        self.moves = StateMoves(engine.transfers, self.suspension.away, self._fail)
         self._probes = Probes(rank, core, links, self.suspension)
         self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock, links.post)
         self._commands: deque[Command] = deque()
@@ -114,6 +120,8 @@ class WorkerLoop:
             # Send results before starting work that may take long.
             self._links.conductor.flush()
             self._step()
+        for event in self.moves.grown() if self.moves.leaving else ():
+            self._handle(event)
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
@@ -217,8 +225,8 @@ class WorkerLoop:
                 self._links.send(command, self._telemetry.transfer(command))
             case Report():
                 self._report(command)
-            case MoveState():
-                self._commands.extend(self._core.handle(moving.move(self._engine.transfers, command)))
+            case MoveState() | BeginMove() | LetPart() | TakePart():
+                self._move(command)
             case HoldLoops(run=run):
                 self._engine.holds.hold_loops(run)
             case FreeLoops(run=run):
@@ -229,6 +237,10 @@ class WorkerLoop:
                 self._engine.states.drop(keys)
             case Release(run=run):
                 self._release(run)
+
+    def _move(self, command: StateMove) -> None:
+        for event in self.moves.perform(command):
+            self._commands.extend(self._core.handle(event))
 
     def _report(self, command: Report) -> None:
         message = command.message
@@ -255,6 +267,7 @@ class WorkerLoop:
         self._telemetry.rests(run)
         self._links.forget(run)
         self.asked.forget(run)
+        self.moves.forget(run)
         self._engine.drop(run)
         free, total = self._engine.pools.pages()
         self._links.conductor.send(m.Released(rank=self._rank, run=run, pages_free=free, pages_total=total))

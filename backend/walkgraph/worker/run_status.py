@@ -62,7 +62,7 @@ def _lacks(
         yield "", walk.uses[table.map.plan.head].name.partition(":")[2]
         return
     if state == "running" or not run.credit(table.paced):
-        yield "", "room in its streams"
+        yield "", "its receiver" if table.plan.op == "export" else "room in its streams"
     for port, edges in table.inputs if state == "waiting" else ():
         edge = next((edge for edge in edges if not (edge.carried and at[edge.common - 1] == 0)), None)
         if edge is not None and _missing(walker, edge, at):

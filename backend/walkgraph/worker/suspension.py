@@ -12,6 +12,8 @@ from walkgraph.worker.events import (
     Event,
     Extended,
     Gated,
+    PartLeaves,
+    PartStored,
     PieceCame,
     Started,
     Watched,
@@ -53,13 +55,13 @@ def _run(event: Event) -> str:
     match event:
         case Arrived(message=message):
             return getattr(message, "run", "")
-        case CallBegun(ref=ref) | CallDone(ref=ref) | PieceCame(ref=ref):
+        case CallBegun(ref=ref) | CallDone(ref=ref) | PartLeaves(ref=ref) | PieceCame(ref=ref):
             return ref.run
         case Gated(gate=gate):
             return gate.run
         case Watched():
             return ""
-        case Started() | Extended() | Cancelled():
+        case Started() | Extended() | PartStored() | Cancelled():
             return event.run
         case _:
             return event.call.run

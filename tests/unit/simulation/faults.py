@@ -46,6 +46,7 @@ from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.schedule import Schedule
 from walkgraph.engine.kv.allocator import PageAllocator
+from walkgraph.engine.kv.departure import Departure
 from walkgraph.engine.kv.limits import StateLimits
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
@@ -54,9 +55,11 @@ from walkgraph.simulation.rank.kept import SimulatedKeptCalls
 from walkgraph.wire import messages as m
 from walkgraph.wire.questions import QueuedRun
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event
+from walkgraph.worker.io.moving import StateMoves
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import Peers
 from walkgraph.worker.loops.device_loops import _ItemReader
+from walkgraph.worker.state_parts import StateParts
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.walk import local_run
 from walkgraph.worker.walk.local_run import LocalRun
@@ -250,6 +253,21 @@ def _anywhere(self: ReplicaChoice, run: RunRecord, lost: Rank) -> bool:
     return True
 
 
+def _all_of_it(self: Departure, held: int) -> None:
+    """A receiver is taken to have all that it is offered."""
+    self.tokens[0] = self.before
+
+
+def _from_anywhere(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A state leaves for the next move from here, though it goes to another rank and comes back before."""
+
+    def move_of(self: StateParts, state: int, begun: int) -> Any:
+        moves = [step for step in self._steps.all[begun:] if self._tables[step.walk].parts == state]
+        return moves[-1] if moves else whole(self, state, begun)
+
+    return move_of
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -423,6 +441,17 @@ FAULTS = {
         "",
         patches=[Patch(ReplicaChoice, "_can_take", _where_it_was), Patch(ReplicaChoice, "has_another", _anywhere)],
         chances=OFTEN,
+    ),
+    "a lost part of a state": Fault("moving", "stalled", losing(m.StatePart)),
+    "a part whose answer is lost": Fault("moving", "stalled", losing(m.PartTaken)),
+    "an offer of which all is taken to be there": Fault(
+        "moving", "comes behind token", patches=[Patch(Departure, "answer", _all_of_it)], chances=CROWD
+    ),
+    "parts of a state that leave for a later move": Fault(
+        "moving", "", patches=[Patch(StateParts, "_move_of", _from_anywhere(StateParts._move_of))], chances=CROWD
+    ),
+    "a state that leaves though its run is over": Fault(
+        "moving", "states that leave", patches=[Patch(StateMoves, "forget", lambda self, run: None)], chances=OFTEN
     ),
     "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

@@ -8,6 +8,7 @@ from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.kinds.chained import chained
 from walkgraph.simulation.kinds.deferring import deferring
+from walkgraph.simulation.kinds.moving import moving
 from walkgraph.simulation.kinds.replicated import replicated
 from walkgraph.simulation.kinds.talkers import talkers
 from walkgraph.simulation.page import Page
@@ -22,7 +23,7 @@ SEEDS = 200
 
 @cache
 def known() -> tuple[Scenario, ...]:
-    return (*scenarios(), *talkers(), *chained(), *deferring(), *replicated())
+    return (*scenarios(), *talkers(), *chained(), *deferring(), *replicated(), *moving())
 
 
 def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:

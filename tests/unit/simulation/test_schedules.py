@@ -38,6 +38,7 @@ HAPPENED = {
     "late messages",
     "messages",
     "packets of telemetry",
+    "parts of states",
     "plans that can't be loaded",
     "prefixes found",
     "pauses asked",
@@ -58,6 +59,7 @@ HAPPENED = {
     "stops at a breakpoint",
     "taps",
     "tickets",
+    "tokens that a receiver had",
 }
 
 

@@ -48,6 +48,8 @@ class PagedSequence:
     """Its fraction; 0 unless segments had a `span`."""
     content: int = EMPTY
     """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
+    found: int = 0
+    """The number of its first tokens that were found in pages of others, or came from another rank."""
     prefix: PrefixKey | None = None
     """Key of what the kept tokens were computed from, if that is known of all of them."""
     digested: TokensDigest = field(default=TokensDigest(), compare=False)

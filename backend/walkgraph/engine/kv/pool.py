@@ -15,7 +15,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.device.cuda_streams import sent
 from walkgraph.engine.kv.allocator import PAGE, PageAllocator, PageFault
-from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
+from walkgraph.engine.kv.prefix import PrefixCache, PrefixKey, PrefixStats
 from walkgraph.wire.fault_points import FaultPoints
 
 
@@ -51,14 +51,14 @@ class Pool:
             pages = cache.unflatten(1, (-1, PAGE))
             pages.index_copy_(1, target, pages.index_select(1, source))
 
-    def read(self, pages: Sequence[int], length: int) -> Tensor:
-        """Read the first `length` tokens as `[2, N, length, G, D]`."""
-        index = slots_of(pages, 0, length, self.device)
+    def read(self, pages: Sequence[int], stop: int, start: int = 0) -> Tensor:
+        """Read the tokens `start <= i < stop` of a sequence as `[2, N, n, G, D]`."""
+        index = slots_of(pages, start, stop, self.device)
         return torch.stack([torch.stack([cache[index] for cache in caches]) for caches in (self.k, self.v)])
 
-    def write(self, pages: Sequence[int], value: Tensor) -> None:
-        """Write `[2, N, length, G, D]` to the first slots of the pages; the inverse of `read`."""
-        index = slots_of(pages, 0, value.shape[2], self.device)
+    def write(self, pages: Sequence[int], value: Tensor, start: int = 0) -> None:
+        """Write `[2, N, n, G, D]` as the tokens of a sequence from `start` on; the inverse of `read`."""
+        index = slots_of(pages, start, start + value.shape[2], self.device)
         value = value.to(self.device, self.shape.dtype)
         for caches, values in zip((self.k, self.v), value, strict=True):
             for cache, rows in zip(caches, values, strict=True):
@@ -118,6 +118,11 @@ class KVPools:
         if pool is None:
             raise PageFault(f"state `{key.state}` has no cache on this rank; have {sorted(self.by_state)}")
         return pool
+
+    def keep_ended(self, pool: Pool, prefix: PrefixKey | None, length: int, pages: Sequence[int]) -> None:
+        """Keep the pages of a sequence that ends, with its last one, if nothing of it is in flight."""
+        if prefix is not None and prefix.sure == len(prefix.tokens) == length:
+            self.prefixes[pool].add(prefix.origin, prefix.tokens, pages, ended=True)
 
     def pages(self) -> tuple[int, int]:
         """(free, total) pages of all pools. Pages that are only kept for later runs count as free."""

@@ -128,7 +128,7 @@ class StateTable:
             state = self.paged.pop(key, None)
             if state is not None:
                 for sequence in state.sequences:
-                    _keep_ended(self.pools, state.pool, sequence)
+                    self.pools.keep_ended(state.pool, sequence.prefix, sequence.length, sequence.pages)
                     state.pool.pages.release(sequence.pages)
             owned = self._runs.get(key.run)
             if owned is not None:
@@ -230,8 +230,9 @@ class StateTable:
 class Reservation:
     """Pages taken for new tokens of sequences. `settle` makes it final; `undo` gives everything back."""
 
-    def __init__(self, table: StateTable) -> None:
-        self._table = table
+    def __init__(self, table: StateTable, *, limited: bool = True) -> None:
+        """`limited`: within the limits of runs. What arrives from another rank was within them there."""
+        self._table, self._limited = table, limited
         self.before: dict[StateKey, list[PagedSequence] | None] = {}
         """The sequences of each opened state as they were; None for a state that was empty."""
         self._taken: list[tuple[Pool, list[int]]] = []
@@ -305,7 +306,7 @@ class Reservation:
             pool.pages.release(pages)
 
     def _check(self, key: StateKey, new: int) -> None:
-        most = self._table.limits.most(key)
+        most = self._table.limits.most(key) if self._limited else None
         if most is not None and sum(one.length for one in self._table.paged[key].sequences) + new > most:
             raise CallFailed(
                 f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, "
@@ -363,6 +364,7 @@ class Transaction:
         if more:
             row = self._reservation.share(key, 0, pool, more, found.pages)
             self._found[key] = self._found.get(key, 0) + more
+            row.found = row.length + more if row.found == row.length else row.found
             row.length += more
             row.move(_moved(more, len(tokens), block=block, span=span))
             row.content = next(CONTENTS)
@@ -491,10 +493,3 @@ def _moved(found: int, tokens: int, *, block: bool, span: float | None) -> float
     if span is not None:
         return span if found == tokens else 0.0
     return 1 if block else found
-
-
-def _keep_ended(pools: KVPools, pool: Pool, sequence: PagedSequence) -> None:
-    """Keep the pages of a sequence that ends, with its last one, if nothing of it is in flight."""
-    prefix = sequence.prefix
-    if prefix is not None and prefix.sure == len(prefix.tokens) == sequence.length:
-        pools.prefixes[pool].add(prefix.origin, prefix.tokens, sequence.pages, ended=True)

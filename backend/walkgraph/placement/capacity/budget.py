@@ -91,6 +91,9 @@ class Copy:
     """The most bytes in a request with default parameters."""
     largest: int
     """The most bytes in a request with the largest parameters."""
+    transport: str
+    parts: bool
+    """It leaves in parts while it grows; otherwise whole."""
 
 
 @dataclass
@@ -309,7 +312,8 @@ def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
             if edge.source.kind == "use" and edge.target.kind == "use" and target.op == "import":
                 state, need = source.states[0], known[source.rank]
                 small, large = need.caches.get(state, 0), need.largest.get(state, 0)
-                yield Copy(walk.index, state, source.rank, target.rank, small, max(small, large))
+                sizes = small, max(small, large)
+                yield Copy(walk.index, state, source.rank, target.rank, *sizes, edge.transport, edge.parts)
 
 
 # ── available memory ───────────────────────────────────────────────────────────────────────────

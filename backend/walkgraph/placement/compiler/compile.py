@@ -102,6 +102,7 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
         common=0,
         transport=transport,
         on_device=context.on_device(transport),
+        parts=context.assignment.graph.states[state].kind == "paged_kv",
     )
     return WalkPlan(
         index=index,

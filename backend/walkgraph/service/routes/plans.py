@@ -77,6 +77,8 @@ def _copy(plan: Plan, copy: Copy) -> answers.Copy:
         target=copy.target,
         bytes=copy.bytes,
         largest=copy.largest,
+        transport=copy.transport,
+        parts=copy.parts,
     )
 
 

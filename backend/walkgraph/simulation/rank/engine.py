@@ -23,6 +23,7 @@ from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedMa
 from walkgraph.simulation.rank.kept import SimulatedKeptCalls, SimulatedMemo
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.swap import SimulatedSwap
+from walkgraph.simulation.rank.transfers import SimulatedTransfers
 from walkgraph.simulation.simulator import Simulator
 
 Functions = Callable[[StateStore], Mapping[str, Serve]]
@@ -50,7 +51,8 @@ class SimulatedEngine:
         self._queue = queue
         self._watch = StepWatch()
         served = functions(states)
-        self.states = self.transfers = self.pools = states
+        self.states = self.pools = states
+        self.transfers = SimulatedTransfers(simulator, states)
         self.limits = states.limits
         playbacks = Playbacks(lambda: simulator.now)
         kept, early = None, frozenset[str]()

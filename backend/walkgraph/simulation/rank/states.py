@@ -29,7 +29,7 @@ class OwnerLimits(StateLimits):
 
 
 class StateStore:
-    """Implements `worker.interfaces.StateTableLike`, `worker.io.moving.StateMover` and `PoolsLike`."""
+    """Implements `worker.interfaces.StateTableLike` and `PoolsLike`."""
 
     def __init__(self, simulator: Simulator, paged: tuple[str, ...], pages: int) -> None:
         """`paged`: names of states that take pages."""
@@ -83,20 +83,6 @@ class StateStore:
     def count(self, what: str, times: int) -> None:
         """Counts occurrences in the functions of nodes."""
         self._simulator.counts[what] += times
-
-    # ── between states ──
-
-    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
-        self.renew(target, source)
-
-    def export(self, key: StateKey) -> Contents:
-        self.before_use((key,))
-        return self._here.get(key, {})
-
-    def import_state(self, key: StateKey, value: Contents) -> None:
-        self.drop((key,))
-        if value:
-            self.write(key, value)
 
     # ── suspended runs ──
 

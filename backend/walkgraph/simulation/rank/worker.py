@@ -242,5 +242,7 @@ class SimulatedWorker:
             return
         yield from (f"run {run} in the core" for run in self._core.runs)
         yield from (f"run {run} in suspension" for run in self._loop.suspension.runs)
+        if self._loop.moves.leaving:
+            yield f"{self._loop.moves.leaving} states that leave"
         if self._core.in_flight:
             yield f"{len(self._core.in_flight)} calls in flight"

@@ -71,6 +71,9 @@ class Copy(TypedDict):
     """The most bytes in a request with default parameters; 0: unknown."""
     largest: int
     """The most bytes in a request with the largest parameters."""
+    transport: str
+    parts: bool
+    """True if it leaves in parts while it grows; otherwise whole."""
 
 
 class Loop(TypedDict):

@@ -20,7 +20,7 @@ class Intake:
 
     def unpack(self, rank: Rank, message: m.BetweenWorkers) -> Arrived | tuple[str, ErrorInfo]:
         """Unpack a message; (run, error) if its value can't be read."""
-        if not isinstance(message, m.Deliver | m.StreamItem):
+        if not isinstance(message, m.Deliver | m.StatePart | m.StreamItem):
             return Arrived(message)
         try:
             return Arrived(message, self._transport.unpack(message.value))

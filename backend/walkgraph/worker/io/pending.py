@@ -66,6 +66,8 @@ class HeldMessages:
         match message:
             case m.Deliver(edge=edge):
                 return self._places.hop(walk, edge, stream=False)
+            case m.StatePart():
+                return self._places.hop(walk, 0, stream=False)
             case m.StreamItem(stream=stream) | m.StreamDone(stream=stream) | m.Credit(stream=stream):
                 return self._places.hop(walk, stream, stream=True)
             case _:

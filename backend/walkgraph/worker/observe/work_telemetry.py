@@ -4,7 +4,7 @@ Nothing is made while telemetry is off. At level `summary`, `Aggregates` adds ev
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
@@ -151,21 +151,19 @@ class WorkTelemetry:
 
     def transfer(self, send: Send) -> t.Transfer | None:
         """The event to emit once the message has left, or None."""
-        if self._level == "off" or not isinstance(send.message, m.Deliver | m.StreamItem):
+        if self._level == "off" or not isinstance(send.message, _Carrying):
             return None
         count, nbytes = _tensors(send.value)
         if not count:
             return None
-        message, stream = send.message, isinstance(send.message, m.StreamItem)
+        message = send.message
         return t.Transfer(
             run=message.run,
             source=self._rank,
             target=send.rank,
             walk=send.walk,
-            edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
-            stream=stream,
             step=message.step,
-            key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
+            **_hop(message)._asdict(),
             transport=send.transport,
             count=count,
             nbytes=nbytes,
@@ -181,16 +179,14 @@ class WorkTelemetry:
 
     def arrived(self, arrival: Arrived) -> None:
         message = arrival.message
-        if self._level != "full" or not isinstance(message, m.Deliver | m.StreamItem) or not _tensors(arrival.value)[0]:
+        if self._level != "full" or not isinstance(message, _Carrying) or not _tensors(arrival.value)[0]:
             return
         self._emitter.emit(
             t.Arrival(
                 run=message.run,
                 rank=self._rank,
-                edge=message.stream if isinstance(message, m.StreamItem) else message.edge,
-                stream=isinstance(message, m.StreamItem),
                 step=message.step,
-                key=(message.index,) if isinstance(message, m.StreamItem) else message.key,
+                **_hop(message)._asdict(),
                 at=self._clock(),
             )
         )
@@ -284,6 +280,28 @@ class WorkTelemetry:
             finished=timing.finished,
             pages_free=pages_free,
         )
+
+
+class _Hop(NamedTuple):
+    """Where a value goes from one rank to another."""
+
+    edge: int
+    """Edge of the step's Walk, or a stream."""
+    stream: bool
+    key: tuple[int, ...]
+
+
+_Carrying = m.Deliver | m.StatePart | m.StreamItem
+
+
+def _hop(message: m.Deliver | m.StatePart | m.StreamItem) -> _Hop:
+    match message:
+        case m.Deliver():
+            return _Hop(message.edge, stream=False, key=message.key)
+        case m.StatePart():
+            return _Hop(0, stream=False, key=(message.number,))
+        case m.StreamItem():
+            return _Hop(message.stream, stream=True, key=(message.index,))
 
 
 def _tensors(value: Any) -> tuple[int, int]:

@@ -94,7 +94,7 @@ class OtherLinks(Links):
 
     def arrivals(self) -> Iterator[Arrived]:
         for message in self.told.arrivals():
-            value = message.value if isinstance(message, m.Deliver | m.StreamItem) else None
+            value = message.value if isinstance(message, m.Deliver | m.StatePart | m.StreamItem) else None
             yield Arrived(message, None if value is None else values.unpack(value))
 
     def set_peers(self, peers: dict[Rank, m.Peer]) -> None: ...
@@ -123,6 +123,6 @@ def _changed(given: Mapping[str, m.Value], change: Callable[[m.Value], m.Value])
 def _whole(arrived: Arrived) -> m.BetweenWorkers:
     """The message of an arrival, with its value inside."""
     message = arrived.message
-    if isinstance(message, m.Deliver | m.StreamItem):
+    if isinstance(message, m.Deliver | m.StatePart | m.StreamItem):
         return replace(message, value=values.pack(arrived.value))
     return message

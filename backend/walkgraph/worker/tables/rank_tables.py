@@ -1,12 +1,13 @@
 """A plan's tables prepared for one rank. Made once, when the plan is loaded."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from walkgraph.abi.calls import Link
 from walkgraph.graph.language.expressions import parse
 from walkgraph.ids import Rank
+from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
@@ -62,7 +63,17 @@ def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, found: Mapping[int, C
         with_maps(walk, uses, heads),
         readers={name: tuple(edges) for name, edges in readers.items()},
         stream_readers=Counter(stream for stream, _ in reading),
+        homes=Facts(plan)[stepped.index].homes if _moves_in_parts(plan.walks) else {},
+        parts=next((walk.uses[edge.source.use].states[0] for edge in walk.edges if _leaves(walk, edge, rank)), -1),
     )
+
+
+def _moves_in_parts(walks: Iterable[WalkPlan]) -> bool:
+    return any(edge.parts for walk in walks for edge in walk.edges)
+
+
+def _leaves(walk: WalkPlan, edge: EdgePlan, rank: Rank) -> bool:
+    return edge.parts and walk.uses[edge.source.use].rank == rank
 
 
 def _links(plan: Plan, walk: WalkPlan, ends: UseEnds, chain: Chain) -> Iterator[tuple[Link, UseTable]]:

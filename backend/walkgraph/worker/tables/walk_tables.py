@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Link
@@ -219,6 +219,10 @@ class WalkTable:
     """Stream -> uses that a chunk or a credit of it may let go on."""
     stream_readers: dict[int, int]
     """Stream -> the number of this rank's uses that read it."""
+    homes: Mapping[int, Rank] = field(default_factory=dict[int, Rank])
+    """Lasting states that it uses -> their rank; empty if no state moves in parts."""
+    parts: int = -1
+    """The state that it moves in parts."""
 
     def use(self, index: int) -> UseTable:
         """One of this rank's uses, also in a map."""

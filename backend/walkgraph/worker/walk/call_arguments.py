@@ -160,7 +160,9 @@ class Calls:
             case "export":
                 return MoveState(ref, "export", source=keys[0])
             case "import":
-                return MoveState(ref, "import", target=keys[0], value=inputs.get("state", ABSENT))
+                in_parts = any(edge.parts for _, edges in use.inputs for edge in edges)
+                arriving = arriving_key(self.run, keys[0].state, walker.step) if in_parts else None
+                return MoveState(ref, "import", arriving, keys[0], inputs.get("state", ABSENT))
             case _:
                 width = evaluator(self.plan.states[use.plan.states[1]].width)(self.given, {})
                 return MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width))
@@ -193,11 +195,16 @@ class Calls:
 
     def key(self, walker: WalkStep, state: int, at: Vector) -> StateKey:
         plan = self.plan.states[state]
-        if plan.scope == "session" and self._session is not None:
-            return StateKey(f"session:{self._session}", plan.name)
         if plan.scope in ("walk", "iteration"):
             depth = walker.table.plan.state_scopes.get(state, 0)
             return StateKey(self.run, plan.name, (walker.step, *at[:depth]))
+        return self.lasting(state)
+
+    def lasting(self, state: int) -> StateKey:
+        """The key of a state that outlives a Walk."""
+        plan = self.plan.states[state]
+        if plan.scope == "session" and self._session is not None:
+            return StateKey(f"session:{self._session}", plan.name)
         return StateKey(self.run, plan.name)
 
     def missing(self, use: UseTable, given: Mapping[str, Any]) -> Sequence[str]:
@@ -216,6 +223,12 @@ class Calls:
             rank=self.rank,
         )
         return Lacking(error)
+
+
+def arriving_key(run: RunId, state: str, step: int) -> StateKey:
+    """What has come of a state by the step that moves it. It belongs to the run, even if the state is a session's, so
+    that nothing is left of it when the run fails."""
+    return StateKey(run, state, (-1, step))
 
 
 def _open(loop: LoopPlan) -> bool:

@@ -27,6 +27,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
+from walkgraph.worker.state_parts import StateParts
 from walkgraph.worker.tables.walk_tables import WalkTable
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, no_value
@@ -64,6 +65,7 @@ class LocalRun:
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
         self.steps = Steps(plan, tables, rank, event, self._control, self._effects, shaping.text)
+        self.parts = StateParts(tables, calls, self.steps, self._effects, self._send)
         self._host = RunHost(
             plan, self.steps, calls, self._loops, self._streams, self._control, self._effects, self._send
         )
@@ -173,7 +175,7 @@ class LocalRun:
             for use, at, state in walker.progress.standing()
             if state == "running" and use.map is None
         )
-        return bool(self._begun) or any(not self._loops.starved(ref) for ref in running)
+        return bool(self._begun) or any(not (self._loops.starved(ref) or self.parts.waits(ref)) for ref in running)
 
     def credit(self, edges: Iterable[EdgePlan]) -> bool:
         """True if the streams that these edges feed may take another item."""
@@ -223,6 +225,8 @@ class LocalRun:
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
         begun = steps.begin(self._host)
+        if begun:
+            self.parts.begun()
         while steps.passed:
             self._close_step(steps.passed.pop())
         if not self._over and not self._begun and steps.over:
@@ -270,6 +274,8 @@ class LocalRun:
                 self._host.steps_chosen(self.steps.choose(message.choice, message.branch))
             case m.Until() | m.Chosen() | m.Counted() | m.ItemDone() as message:
                 self.steps.judge(event, message)
+            case m.StatePart() | m.PartTaken() as message:
+                self.parts.take(event, message)
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:
                 self._streams.take(message, event.value)
             case _:
@@ -281,8 +287,8 @@ class LocalRun:
             self._take(Arrived(message, value))
         else:
             self.sent += 1
-            deliver = isinstance(message, m.Deliver)
-            walk = self._tables[self.steps.all[message.step].walk].plan.name if deliver else ""
+            edge = isinstance(message, m.Deliver | m.StatePart)
+            walk = self._tables[self.steps.all[message.step].walk].plan.name if edge else ""
             self._effects.commands.append(Send(rank, message, value, transport, walk))
 
     def _close_streams(self, step: int) -> None:
