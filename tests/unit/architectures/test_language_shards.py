@@ -86,6 +86,20 @@ def test_of_whole_experts_only_the_shards_own_are_read(count: int, redundant: in
     assert found == whole.keys()
 
 
+def test_shards_that_read_different_loads_are_refused(tmp_path: Path) -> None:
+    folders = [language_model("qwen3_moe", tmp_path / str(index)) for index in range(2)]
+    (folders[1] / LOADS).write_text(loads_text({0: [*range(8)]}))
+
+    def work(shard: Shard) -> LanguageModel:
+        folder = folders[shard.index]
+        return load_language_model(folder, read_llm(folder).llm, shard, ExpertParallel(), **ON)
+
+    with pytest.raises(Refused, match=f"`{LOADS}` .* changed while"):
+        in_threads(tmp_path / "group", 2, work)
+    folders[0] = folders[1]
+    assert len(in_threads(tmp_path / "same", 2, work)) == 2
+
+
 def test_an_expert_that_is_missing_is_named_by_its_shard(tmp_path: Path) -> None:
     folder = language_model("qwen3_moe", tmp_path)
     state, name = state_of(folder), "model.layers.0.mlp.experts.3.up_proj.weight"
