@@ -109,6 +109,9 @@ class Settings(BaseSettings):
     """A run gives bitwise equal numbers whatever other runs share its device. Steps take longer, only decoders of
     tokens are batched, prompts share nothing, and a rank uses one CPU thread. Applies to deployments started from then
     on."""
+    numa_binding: bool = True
+    """On a host with several NUMA nodes, run ranks with a GPU on the processors of its node only, so that their pinned
+    memory lies there too. Applies to deployments started from then on."""
 
     fault_points: bool = False
     """For tests of the service alone: allow `fault`."""

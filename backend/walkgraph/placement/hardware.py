@@ -1,16 +1,19 @@
-"""The hardware to place on: devices with their memory, the host's name and cores. A probe reads it once."""
+"""The hardware to place on: devices with their memory and the ways between them, the host's name and cores. A probe
+reads it once."""
 
 import contextlib
 import os
 import platform
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pynvml  # pyright: ignore[reportMissingTypeStubs]
 
+from walkgraph.placement.host.topology import SYSFS, Topology, topology
 from walkgraph.placement.tables import Plan
 from walkgraph.settings import visible_gpus
 
@@ -36,6 +39,7 @@ class Hardware:
     """Bytes free in shared memory."""
     devices: tuple[Device, ...]
     """The CPU (its memory is the host's) and every GPU."""
+    topology: Topology = field(default_factory=Topology)
 
     def device(self, name: str) -> Device | None:
         return next((d for d in self.devices if d.name == name), None)
@@ -51,14 +55,21 @@ def find_hardware() -> Hardware:
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         shm=_free_shared_memory(),
         devices=(cpu, *gpus(visible=visible_gpus())),
+        topology=find_topology(),
     )
+
+
+def find_topology(nvml: Any = pynvml, sysfs: Path = SYSFS) -> Topology:
+    """The topology of this host, with the GPUs that workers see."""
+    with _session(nvml) as there:
+        return topology(nvml, [*_handles(nvml, visible_gpus())] if there else (), sysfs)
 
 
 def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
     """The same host as if it had these GPUs, all empty, of `memory` bytes each; its own are left out."""
     others = (d for d in hardware.devices if not d.name.startswith("cuda:"))
     gpus = (Device(name=f"cuda:{i}", total=memory, free=memory, label="assumed", assumed=True) for i in range(count))
-    return replace(hardware, devices=(*others, *gpus))
+    return replace(hardware, devices=(*others, *gpus), topology=Topology(nodes=hardware.topology.nodes))
 
 
 def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:
@@ -105,22 +116,36 @@ def gpus(nvml: Any = pynvml, visible: Sequence[str] | None = None) -> Iterator[D
 
     `visible`: entries of CUDA_VISIBLE_DEVICES. As CUDA does, those after one that names no GPU are ignored.
     """
+    with _session(nvml) as there:
+        for index, handle in enumerate(_handles(nvml, visible) if there else ()):
+            try:
+                memory: Any = nvml.nvmlDeviceGetMemoryInfo(handle)
+                label = str(nvml.nvmlDeviceGetName(handle))
+            except nvml.NVMLError:
+                return
+            yield Device(name=f"cuda:{index}", total=int(memory.total), free=int(memory.free), label=label)
+
+
+@contextmanager
+def _session(nvml: Any) -> Generator[bool]:
+    """The driver answers in here; False if there is none."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
+        yield False
         return
     try:
-        every: Iterator[Any] = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        handles = every if visible is None else _chosen(nvml, [*every], visible)
-        for index, handle in enumerate(handles):
-            memory: Any = nvml.nvmlDeviceGetMemoryInfo(handle)
-            label = str(nvml.nvmlDeviceGetName(handle))
-            yield Device(name=f"cuda:{index}", total=int(memory.total), free=int(memory.free), label=label)
-    except nvml.NVMLError:
-        return
+        yield True
     finally:
         with contextlib.suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
+
+
+def _handles(nvml: Any, visible: Sequence[str] | None) -> Iterator[Any]:
+    """The GPUs that workers see, in their order, up to one for which the driver fails."""
+    with contextlib.suppress(nvml.NVMLError):
+        every: Iterator[Any] = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        yield from every if visible is None else _chosen(nvml, [*every], visible)
 
 
 def _chosen(nvml: Any, handles: Sequence[Any], visible: Sequence[str]) -> list[Any]:

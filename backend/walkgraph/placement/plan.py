@@ -64,7 +64,8 @@ def plan(
     assignment, catalogue = Assignment(graph, placement), with_own(catalogue, graph)
     problems = list(judge(assignment, hardware, catalogue))
     transports = declared_transports() if transports is None else transports
-    made = assemble(assignment, catalogue, resident=resident, transports=transports)
+    topology = hardware.topology
+    made = assemble(assignment, catalogue, resident=resident, transports=transports, topology=topology)
     problems.extend(judge_plan(made))
     if _broken(problems):
         return PlanResult(None, tuple(problems))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.capacity.budget import Copy, show_bytes
+from walkgraph.placement.host.topology import Link, Topology
 from walkgraph.placement.routes import HandedRoute
 from walkgraph.placement.tables import LOCAL, TO_CLIENT, Alternative, EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
 
@@ -17,14 +18,16 @@ def render(
     problems: Sequence[Problem] = (),
     copies: Sequence[Copy] = (),
     handed: Sequence[HandedRoute] = (),
+    topology: Topology | None = None,
 ) -> str:
     """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; calls of tasks; streams;
     the ranks of runs by their replicas; results that a later step reads on another rank; state copies. Walks and
-    streams are those of runs on the first replicas."""
-    walks = plan.walks_of()
+    streams are those of runs on the first replicas. `topology`: of the host; it adds the ways between the GPUs."""
+    walks, host = plan.walks_of(), topology or Topology()
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
-        *(list(_rank(plan, rank)) for rank in plan.ranks),
+        *(list(_rank(plan, rank, host)) for rank in plan.ranks),
+        ["ways between GPUs", *_links(plan, host)],
         ["walks", *(line for walk in walks if not _is_move(walk) for line in _walk(plan, walk))],
         ["calls, through the conductor and the service", *(line for walk in walks for line in _calls(plan, walk))],
         ["streams", *(line for stream in plan.streams_of() for line in _stream(plan, stream))],
@@ -40,11 +43,34 @@ def render(
 # ── ranks ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rank(plan: Plan, rank: RankPlan) -> Iterator[str]:
+LINKS = {
+    "nvlink": "NVLink",
+    "pcie": "a PCIe switch",
+    "bridge": "a PCIe host bridge",
+    "node": "their NUMA node",
+    "system": "the way between NUMA nodes",
+}
+
+
+def link_words(link: Link) -> str:
+    """`over NVLink`."""
+    return f"over {LINKS[link.kind]}" + ("" if link.peers else ", without reading each other's memory")
+
+
+def _links(plan: Plan, host: Topology) -> Iterator[str]:
+    devices = {rank.device for rank in plan.ranks}
+    for link in host.links:
+        if {link.first, link.second} <= devices:
+            yield f"  {link.first} and {link.second}  {link_words(link)}"
+
+
+def _rank(plan: Plan, rank: RankPlan, host: Topology) -> Iterator[str]:
+    node = host.node(rank.device)
     total = sum(size for _, size in rank.budget)
     experts = ", whole experts" if rank.expert_parallel else ""
     shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{experts}" if rank.shards else ""
-    yield f"rank {rank.rank}  {rank.device}  {show_bytes(total)}{shard}"
+    near = "" if node is None else f"  NUMA node {node}"
+    yield f"rank {rank.rank}  {rank.device}{near}  {show_bytes(total)}{shard}"
     yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])
     for name, size in rank.budget:
         yield f"  {name:<{_NAME}} {show_bytes(size):>10}  {_bar(size, total)}"

@@ -38,6 +38,7 @@ from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.loops.parts import spanning_parts
 from walkgraph.worker.plan_variants import Variants
+from walkgraph.worker.processors import stand_near
 from walkgraph.worker.shards.broadcast import address
 from walkgraph.worker.shards.membership import join, links_of
 from walkgraph.worker.shards.shard_links import OtherLinks
@@ -51,12 +52,16 @@ _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", 
 
 def serve(directory: Path, rank: Rank, start: int) -> None:
     spec = read_spec(directory)
+    here = next(one for one in spec.plan.ranks if one.rank == rank)
+    cpus = len(os.sched_getaffinity(0))
+    if spec.numa_binding:
+        # Threads inherit it from the one that starts them, so none may have been started before.
+        stand_near(here.device)
     faults = fault_points(spec.fault, directory, f"rank{rank}")
     context = sockets.context(faults)
     at = sockets.address(directory, f"rank{rank}.{start}")
     inbox = sockets.pull(context, at)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
-    here = next(one for one in spec.plan.ranks if one.rank == rank)
     _stand_on(here.device)
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
@@ -66,7 +71,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     if isinstance(links, OtherLinks):
         links.listen(address(directory, rank, start))
     feed = _feed(spec, context)
-    process = _Process(directory, spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)
+    process = _Process(directory, spec, rank, f"rank {rank}.{start}", cpus, carrier, links, feed, faults)
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.peer(at, start)))
         process.serve()
@@ -86,6 +91,8 @@ class _Process:
     rank: Rank
     source: str
     """Its name in telemetry."""
+    cpus: int
+    """The number of processors that the ranks of the host share."""
     carrier: Carrier
     links: Links
     feed: sockets.Socket | None
@@ -133,7 +140,13 @@ class _Process:
             plan,
             part.rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
-            threads=threads_of(here.device, len(plan.ranks), openmp_threads(), batch_invariant=spec.batch_invariant),
+            threads=threads_of(
+                here.device,
+                self.cpus,
+                len(plan.ranks),
+                openmp_threads(),
+                batch_invariant=spec.batch_invariant,
+            ),
             mix=CPU_MIX if here.device == "cpu" else MIX,
             batch_invariant=spec.batch_invariant,
             shared_pages=spec.shared_pages,
@@ -168,13 +181,13 @@ class _Process:
         return Buffered(name, self.source, self.spec.telemetry_level, sockets.offer(feed))
 
 
-def threads_of(device: str, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
-    """Threads of torch on the rank's processor: the rank's share, but only a few beside a GPU, where the work left is
-    small and waking dozens of threads takes longer than the work. Threads split sums, so batch-invariant numbers need
-    a single one. `most`: the limit that the user sets, if any."""
+def threads_of(device: str, cpus: int, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
+    """Threads of torch on the host's processors: the rank's share of these `cpus`, but only a few beside a GPU, where
+    the work left is small and waking dozens of threads takes longer than the work. Threads split sums, so
+    batch-invariant numbers need a single one. `most`: the limit that the user sets, if any."""
     if batch_invariant:
         return 1
-    share = max(1, len(os.sched_getaffinity(0)) // ranks)
+    share = max(1, cpus // ranks)
     share = share if most is None else min(share, most)
     return share if device == "cpu" else min(_BESIDE_A_GPU, share)
 

@@ -148,6 +148,15 @@ def test_doctor_finds_what_is_here(walkgraph: Call, capsys: Output) -> None:
     assert "walkgraph up" in found["service"]["detail"]
 
 
+def test_hardware_is_listed(walkgraph: Call, capsys: Output) -> None:
+    assert walkgraph("hardware") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("cpu ")
+    assert walkgraph("hardware", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["devices"][0]["name"] == "cpu"
+    assert found.keys() == {"host", "devices", "nodes", "links"}
+
+
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
     code = "import sys\nfrom walkgraph.cli.main import build\nbuild()\nprint(sorted(sys.modules))"
     command = partial(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=True)

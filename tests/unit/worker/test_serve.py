@@ -135,14 +135,12 @@ def test_an_engine_is_forgotten_for_the_next_one_alone(ends: list[Any], forgot: 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_threads_of_invariant_ranks_are_as_many_however_many_ranks_there_are(device: str) -> None:
-    assert {serve.threads_of(device, ranks, 8, batch_invariant=True) for ranks in (1, 2, 3, 64)} == {1}
-    assert all(serve.threads_of(device, ranks, None, batch_invariant=False) >= 1 for ranks in (1, 2, 64))
+    assert {serve.threads_of(device, 16, ranks, 8, batch_invariant=True) for ranks in (1, 2, 3, 64)} == {1}
+    assert all(serve.threads_of(device, 16, ranks, None, batch_invariant=False) >= 1 for ranks in (1, 2, 64))
 
 
-def test_a_rank_has_its_share_of_the_cores_and_no_more_threads_than_the_user_wants(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+def test_a_rank_has_its_share_of_the_cores_and_no_more_threads_than_the_user_wants() -> None:
     wanted = {("cpu", 1, None): 16, ("cpu", 2, None): 8, ("cpu", 2, 3): 3, ("cpu", 8, 3): 2, ("cpu", 64, 3): 1}
     wanted |= {("cuda:0", 1, None): 4, ("cuda:0", 1, 3): 3, ("cuda:0", 1, 9): 4}
-    assert {key: serve.threads_of(*key, batch_invariant=False) for key in wanted} == wanted
+    found = {key: serve.threads_of(key[0], 16, *key[1:], batch_invariant=False) for key in wanted}
+    assert found == wanted

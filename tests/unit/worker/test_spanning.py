@@ -18,6 +18,7 @@ from walkgraph.graph.document import Edge, Graph, Loop, Node, Parallel, Use, Wal
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.host.topology import Link, Topology
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.reference.reference_walk import run_walk
 
@@ -26,12 +27,19 @@ WHENS = (None, "off", "n > 1", "@loop.index > 1", "@loop.index % 3 == 0", "@loop
 RANKS = {"u0": 1, "u1": 2, "u2": 1, "host": 1}
 
 
-def placed(graph: Graph, ranks: dict[str, int], *, resident: bool = True, devices: str = "ggg") -> Plan:
+def placed(
+    graph: Graph,
+    ranks: dict[str, int],
+    *,
+    resident: bool = True,
+    devices: str = "ggg",
+    topology: Topology | None = None,
+) -> Plan:
     groups = tuple(Group(nodes=(node,), ranks=(ranks[node],)) for node in graph.nodes if node in ranks)
     named = {"g": "cuda:{}", "c": "cpu"}
     listed = tuple(RankDevice(rank=rank, device=named[kind].format(rank)) for rank, kind in enumerate(devices))
     placement = Placement(name="random", groups=(Group(nodes=("*",), ranks=(0,)), *groups), ranks=listed)
-    return assemble(Assignment(graph, placement), RESIDENT, resident=resident)
+    return assemble(Assignment(graph, placement), RESIDENT, resident=resident, topology=topology)
 
 
 @st.composite
@@ -101,12 +109,18 @@ LOOP: dict[str, Any] = {"loop": "l", "times": "5", "body": ["a", "u0", "c"]}
 ROUND = [["@in.x", "u0.a"], ["c.out", "u0.a"], ["u0.out", "c.a"]]
 
 
-def planned(loop: dict[str, Any], edges: list[Any], ranks: dict[str, int], devices: str = "ggg") -> str:
+def planned(
+    loop: dict[str, Any],
+    edges: list[Any],
+    ranks: dict[str, int],
+    devices: str = "ggg",
+    topology: Topology | None = None,
+) -> str:
     nodes = {name: {"component": "test.mix"} for name in ("a", "c", "u0", "u1")}
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}, "body": [loop], "edges": edges}
     document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}}
     graph = codec.load(json.dumps(document).encode())
-    return placed(graph, ranks, devices=devices).walks[0].loops[0].why
+    return placed(graph, ranks, devices=devices, topology=topology).walks[0].loops[0].why
 
 
 def test_a_star_of_gpus_runs_on_them() -> None:
@@ -115,6 +129,15 @@ def test_a_star_of_gpus_runs_on_them() -> None:
         "`l` runs on the devices, which hand each other the values: `a` and `c` on rank 0, `u0` on rank 1, static: "
         "several iterations a launch"
     )
+
+
+def test_gpus_that_cannot_read_each_other_are_not_spanned() -> None:
+    links = [Link(first="cuda:0", second=f"cuda:{other}", kind="system", peers=other == 2) for other in (1, 2)]
+    topology = Topology(links=tuple(links))
+    assert planned(LOOP, ROUND, {"u0": 1}, topology=topology) == (
+        "stepped: its uses lie on ranks 0 and 1, and their GPUs can't read each other's memory"
+    )
+    assert planned(LOOP, ROUND, {"u0": 2}, topology=topology).startswith("`l` runs on the devices")
 
 
 TOLD = "`u0` does not get a value from the leading rank in every iteration"

@@ -21,6 +21,7 @@ from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.compiler.loop_decisions import settle
 from walkgraph.placement.compiler.usual import with_usual
 from walkgraph.placement.document import PRECISION, Placement
+from walkgraph.placement.host.topology import Topology
 from walkgraph.placement.tables import (
     Alternative,
     EdgeSource,
@@ -40,18 +41,23 @@ End = TypeVar("End", EdgeSource, Target)
 
 
 def assemble(
-    assignment: Assignment, catalogue: Catalogue, *, resident: bool = True, transports: Transports | None = None
+    assignment: Assignment,
+    catalogue: Catalogue,
+    *,
+    resident: bool = True,
+    transports: Transports | None = None,
+    topology: Topology | None = None,
 ) -> Plan:
     """The plan without budgets. Total: faulty parts of a graph or a placement are left out.
 
     `resident`: run loops on the device where possible; otherwise all are stepped. `transports`: the choice of
-    transports; None: all declared ones.
+    transports; None: all declared ones. `topology`: of the host; None: nothing is known of it.
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     known = with_own(catalogue, graph)
     transports = declared_transports() if transports is None else transports
-    contexts = [Context(one, known, transports) for one in assignment.alternatives]
+    contexts = [Context(one, known, transports, topology or Topology()) for one in assignment.alternatives]
     nodes = tuple(_node(contexts[0], i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     tables = [_tables(context, nodes, resident=resident) for context in contexts]
     walks, streams, alternatives = _joined(contexts, tables)

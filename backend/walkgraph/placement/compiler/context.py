@@ -3,11 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.steps import approvals_of, choices_of, handings, kept_results, loops_of, meanings
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.host.topology import Topology
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL
 from walkgraph.placement.transports import Transports, cheapest, declared_transports
 
@@ -22,6 +24,7 @@ class Context:
     assignment: Assignment
     catalogue: Catalogue
     transports: Transports = field(default_factory=declared_transports)
+    topology: Topology = field(default_factory=Topology)
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:
@@ -42,8 +45,8 @@ class Context:
         return declared is not None and declared.type != "string"
 
     @cached_property
-    def _on_gpu(self) -> frozenset[Rank]:
-        return frozenset(Rank(r.rank) for r in self.assignment.placement.ranks if r.device != "cpu")
+    def _devices(self) -> Mapping[Rank, str]:
+        return {Rank(r.rank): r.device for r in self.assignment.placement.ranks}
 
     def transport(self, source: Rank, targets: Collection[Rank], modality: str | None, *, host: bool = False) -> str:
         """The transport of a value from a rank to others on the same host; one for all of them. `host`: one of its ends
@@ -53,7 +56,12 @@ class Context:
             return LOCAL
         if modality in INLINE:
             return IN_MESSAGE
-        return cheapest(self.transports, on_device=not host and {source, *others} <= self._on_gpu)
+        return cheapest(self.transports, on_device=not host and self.joined({source, *others}))
+
+    def joined(self, ranks: Collection[Rank]) -> bool:
+        """True if the ranks are on GPUs, none of which is known not to read another's memory."""
+        devices = {self._devices.get(rank, "cpu") for rank in ranks}
+        return "cpu" not in devices and all(self.topology.reads(*pair) for pair in combinations(devices, 2))
 
     def on_device(self, transport: str) -> bool:
         return transport in self.transports and self.transports[transport].on_device

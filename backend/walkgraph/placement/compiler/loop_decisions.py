@@ -192,6 +192,8 @@ def _members(inside: LoopContents) -> str:
     gpus = {Rank(one.rank) for one in inside.context.assignment.placement.ranks if one.device != "cpu"}
     if not gpus.issuperset(ranks):
         return apart
+    if not inside.context.joined(ranks):
+        return f"{apart}, and their GPUs can't read each other's memory"
     if any(map(inside.context.assignment.shards, ranks)):
         return f"{apart}, and some of these have shards"
     always = {use.index for use in inside.uses if not inside.conditional(use)}

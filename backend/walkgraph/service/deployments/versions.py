@@ -257,6 +257,7 @@ class Version:
             telemetry_name=self.label,
             telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
+            numa_binding=settings.numa_binding,
             changing=scratch,
             shared_pages=settings.shared_pages == "deployment",
             fault=None if settings.fault is None else read_fault(settings.fault),

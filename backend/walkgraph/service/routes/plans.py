@@ -56,14 +56,24 @@ def _shown(judged: Judged) -> answers.Plan:
         placement=judged.placement_document if judged.placement else None,
         ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
         devices=[
-            answers.Device(name=d.name, title=d.label, total=d.total, free=d.free, hypothetical=d.assumed)
+            answers.Device(
+                name=d.name,
+                title=d.label,
+                total=d.total,
+                free=d.free,
+                hypothetical=d.assumed,
+                numa=judged.hardware.topology.node(d.name),
+            )
             for d in judged.hardware.devices
         ],
+        links=[answers.Link(**vars(link)) for link in judged.hardware.topology.links],
         routes=[answers.Route(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         handed=[answers.Handed(**vars(route)) for route in given],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
         loops=_loops(budgeted) if budgeted else [],
-        drawing=render(plan, judged.placement_problems, judged.copies, given) if plan else None,
+        drawing=render(plan, judged.placement_problems, judged.copies, given, judged.hardware.topology)
+        if plan
+        else None,
         digest=plan.digest if plan else None,
     )
 

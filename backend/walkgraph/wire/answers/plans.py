@@ -1,6 +1,6 @@
 """Answers about plans and simulated requests; nothing of them runs."""
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from walkgraph.wire.answers.documents import JsonObject, Problem
 
@@ -17,6 +17,21 @@ class Device(TypedDict):
     free: int
     hypothetical: bool
     """Not in this machine."""
+    numa: int | None
+    """The NUMA node of a GPU; None on a machine with one node, and where it isn't known."""
+
+
+class Link(TypedDict):
+    """The way between two GPUs."""
+
+    first: str
+    """`cuda:N`."""
+    second: str
+    kind: Literal["nvlink", "pcie", "bridge", "node", "system"]
+    """Over NVLink; below one PCIe switch or several; over a PCIe host bridge; within a NUMA node; between NUMA
+    nodes."""
+    peers: bool
+    """Each reads and writes the other's memory."""
 
 
 class PlannedRank(TypedDict):
@@ -103,6 +118,8 @@ class Plan(TypedDict):
     """Ranks with their needs, even where they don't fit; empty if the placement can't be laid out."""
     devices: list[Device]
     """The devices to place on, with the memory that running deployments leave free."""
+    links: list[Link]
+    """The ways between GPUs of this machine, as far as the driver knows them."""
     routes: list[Route]
     handed: list[Handed]
     copies: list[Copy]

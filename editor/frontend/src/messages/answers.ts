@@ -111,6 +111,18 @@ export interface DeviceShown {
   free: number;
   /** Not in this machine: somebody wants to know whether it would fit. */
   hypothetical: boolean;
+  /** The NUMA node of a GPU, where a machine has several. */
+  numa?: number | null;
+}
+
+/** The way between two GPUs. */
+export interface LinkShown {
+  first: string;
+  second: string;
+  /** Over NVLink; below PCIe switches; over a PCIe host bridge; within a NUMA node; between NUMA nodes. */
+  kind: "nvlink" | "pcie" | "bridge" | "node" | "system";
+  /** Each reads the other's memory. */
+  peers: boolean;
 }
 
 export interface RankShown {
@@ -182,6 +194,8 @@ export interface PlanShown {
   placement: unknown;
   ranks: RankShown[];
   devices: DeviceShown[];
+  /** Between GPUs of this machine, as far as they are known. */
+  links?: LinkShown[];
   routes: RouteShown[];
   handed: HandedShown[];
   copies: CopyShown[];

@@ -2,15 +2,17 @@
 import { ArrowRight } from "lucide-react";
 import { Empty } from "../ui/kit";
 import { Table } from "../ui/Table";
-import type { CopyShown } from "../messages/answers";
+import type { CopyShown, PlanShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
 import { RankMark } from "./board/bits";
 import { bytesOf } from "./model/measured";
-import { TRANSPORTS, type Crossing } from "./model/crossings";
+import { transportWords, type Crossing } from "./model/crossings";
 import { strings } from "../strings";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];
+  /** Knows the devices of the ranks, and the ways between them. */
+  plan: Pick<PlanShown, "ranks" | "links"> | null;
   /** States that change rank. */
   copies: readonly CopyShown[];
   /** All of the plan's, whether they cross or not; `results`: what later steps read of earlier ones. */
@@ -19,7 +21,7 @@ interface CrossingTableProps {
   onOpen: (crossing: Crossing) => void;
 }
 
-export function CrossingTable({ crossings, copies, total, onHover, onOpen }: CrossingTableProps) {
+export function CrossingTable({ crossings, plan, copies, total, onHover, onOpen }: CrossingTableProps) {
   if (total.wires === 0)
     return <Empty title={strings.placement.noPlanYet}>{strings.placement.valuesThatCrossRanks}</Empty>;
   const all = total.results
@@ -30,7 +32,7 @@ export function CrossingTable({ crossings, copies, total, onHover, onOpen }: Cro
   return (
     <>
       {crossings.length > 0 ? (
-        <WireTable crossings={crossings} onHover={onHover} onOpen={onOpen} />
+        <WireTable crossings={crossings} plan={plan} onHover={onHover} onOpen={onOpen} />
       ) : (
         <p className="explain">{strings.placement.stayOnTheirRankWithAll(all)}</p>
       )}
@@ -39,7 +41,7 @@ export function CrossingTable({ crossings, copies, total, onHover, onOpen }: Cro
   );
 }
 
-function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "crossings" | "onHover" | "onOpen">) {
+function WireTable({ crossings, plan, onHover, onOpen }: Omit<CrossingTableProps, "copies" | "total">) {
   return (
     <Table
       className="wg-table crossings"
@@ -56,6 +58,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
           <Row
             key={crossing.key}
             crossing={crossing}
+            plan={plan}
             first={whereOf(crossings[index - 1]) !== whereOf(crossing) || crossing.stream !== null}
             onHover={onHover}
             onOpen={onOpen}
@@ -66,13 +69,13 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
   );
 }
 
-interface RowProps extends Pick<CrossingTableProps, "onHover" | "onOpen"> {
+interface RowProps extends Pick<CrossingTableProps, "plan" | "onHover" | "onOpen"> {
   crossing: Crossing;
   /** True for the first row of its Walk. */
   first: boolean;
 }
 
-function Row({ crossing, first, onHover, onOpen }: RowProps) {
+function Row({ crossing, plan, first, onHover, onOpen }: RowProps) {
   const { task, from, to, source, target, transport } = crossing;
   const bytes = bytesOf(crossing.pointer, crossing.walk);
   return (
@@ -101,7 +104,7 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
         <Way source={source} target={target} />
       </td>
       <td>
-        <code>{transport}</code> <span className="about">{TRANSPORTS[transport] ?? ""}</span>
+        <code>{transport}</code> <span className="about">{transportWords(crossing, plan)}</span>
         {bytes !== null && <span className="about">{strings.placement.measured(showBytes(bytes))}</span>}
       </td>
     </tr>

@@ -267,6 +267,7 @@ function Details({ state, onWire }: DetailsProps) {
         {detail === "crossings" && (
           <CrossingTable
             crossings={crossings}
+            plan={plan}
             copies={plan?.copies ?? []}
             total={plan ? { wires: plan.routes.length, results: plan.handed.length } : NOTHING}
             onHover={onWire}

@@ -160,6 +160,7 @@ export const placement = {
   dropHereForARank: "Drop here for a rank of its own",
   addARank2: "+ Add a rank",
   noComponentRunsHereDrag: "No component runs here. Drag one here.",
+  numaNode: (node: number) => `NUMA node ${node}`,
   notPresent: (value: string) => `${value} (not present)`,
   // MemoryBar.tsx
   memoryOfRank: (rank: number, total: string, capacity: string) => `Memory of rank ${rank}: ${total} of ${capacity}`,
@@ -190,6 +191,12 @@ export const placement = {
   insideTheMessage: "inside the message, as it is small",
   toTheClient: "to the client",
   fromGpuToGpu: "from GPU to GPU",
+  overNvlink: "over NVLink",
+  overPcie: "over a PCIe switch",
+  overBridge: "over a PCIe host bridge",
+  overNode: "within a NUMA node",
+  overSystem: "between NUMA nodes",
+  gpusCantRead: "as the GPUs can't read each other's memory",
   toTheOtherShards: "to the other shards, over their own socket",
   stateOf: (state: string, bytes: string) => `${state} ${bytes}`,
   // fixes.ts

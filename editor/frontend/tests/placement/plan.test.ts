@@ -6,7 +6,7 @@ import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import type { PlanShown, Problem } from "../../src/messages/answers";
 import type { GraphDocument } from "../../src/document/types";
-import { broadcasts, crossingsOf, movesOf } from "../../src/placement/model/crossings";
+import { broadcasts, crossingsOf, movesOf, transportWords } from "../../src/placement/model/crossings";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { nextDevice } from "../../src/document/placement/edits";
 import { fixesOf } from "../../src/placement/model/fixes";
@@ -285,6 +285,24 @@ describe("what goes to a divided node", () => {
   });
 });
 
+describe("what a transport does", () => {
+  it("is told with the way between the GPUs of its ranks, where that is known", () => {
+    const { plan } = found("ok");
+    const crossing = { transport: "cuda_ipc", source: 2, target: 0 };
+    const linked = (kind: "nvlink" | "system", peers: boolean) => ({
+      ...plan,
+      links: [{ first: "cuda:0", second: "cuda:2", kind, peers }],
+    });
+    expect(transportWords(crossing, plan)).toBe("from GPU to GPU");
+    expect(transportWords(crossing, linked("nvlink", true))).toBe("from GPU to GPU, over NVLink");
+    expect(transportWords({ ...crossing, source: 1 }, linked("nvlink", true))).toBe("from GPU to GPU");
+    expect(transportWords({ ...crossing, transport: "shm" }, linked("system", true))).toBe("through shared memory");
+    expect(transportWords({ ...crossing, transport: "shm" }, linked("system", false))).toBe(
+      "through shared memory, as the GPUs can't read each other's memory",
+    );
+  });
+});
+
 describe("crossings", () => {
   it("names both ends, with their nodes", () => {
     const { plan } = found("ok");
@@ -368,6 +386,7 @@ describe("results that steps hand on", () => {
     renderToStaticMarkup(
       createElement(CrossingTable, {
         crossings,
+        plan: null,
         copies: [],
         total: counted,
         onHover: () => undefined,

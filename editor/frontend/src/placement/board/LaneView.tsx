@@ -145,7 +145,8 @@ function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onD
     const device = devices.find((entry) => entry.name === name);
     if (!device) return strings.placement.notPresent(name || "none");
     const title = device.hypothetical ? "" : device.title;
-    return [name, showBytes(device.total), title].filter(Boolean).join(" · ");
+    const numa = device.numa == null ? "" : strings.placement.numaNode(device.numa);
+    return [name, showBytes(device.total), title, numa].filter(Boolean).join(" · ");
   };
   if (fixed)
     return (

@@ -1,6 +1,6 @@
 // Transfers between ranks: edges of Walks, streams, and results that a later step reads; with the nodes at
 // their ends. Pure.
-import type { CopyShown, HandedShown, RouteShown } from "../../messages/answers";
+import type { CopyShown, HandedShown, LinkShown, PlanShown, RouteShown } from "../../messages/answers";
 import { readLink, readResult } from "../../document/names";
 import { at } from "../../document/pointer";
 import { entries, flat } from "../../document/tree";
@@ -67,6 +67,27 @@ export function crossingsOf(
     ...route,
   }));
 }
+
+/** What a transport does: from GPU to GPU, over which way, if that is known; else, why memory of the host is used. */
+export function transportWords(
+  { transport, source, target }: Pick<Crossing, "transport" | "source" | "target">,
+  plan: Pick<PlanShown, "ranks" | "links"> | null,
+): string {
+  const words = TRANSPORTS[transport] ?? "";
+  const [one, other] = [source, target].map((rank) => plan?.ranks.find((entry) => entry.rank === rank)?.device);
+  const link = plan?.links?.find(({ first, second }) => [first, second].sort().join() === [one, other].sort().join());
+  if (!link) return words;
+  if (transport === "cuda_ipc") return `${words}, ${LINKS[link.kind]}`;
+  return transport === "shm" && !link.peers ? `${words}, ${strings.placement.gpusCantRead}` : words;
+}
+
+const LINKS: Record<LinkShown["kind"], string> = {
+  nvlink: strings.placement.overNvlink,
+  pcie: strings.placement.overPcie,
+  bridge: strings.placement.overBridge,
+  node: strings.placement.overNode,
+  system: strings.placement.overSystem,
+};
 
 /** States that change rank, between the chips that they are bound to: one line for each pair of ranks. */
 export function movesOf(graph: GraphDocument, copies: readonly CopyShown[], { lanes }: Lanes): Crossing[] {

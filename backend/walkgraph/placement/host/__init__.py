@@ -1,0 +1,1 @@
+"""The host that plans are made for, beyond its memory."""
