@@ -116,6 +116,13 @@ class FakeEngine:
     def idle(self) -> bool:
         return not self.calls and not self.swapped
 
+    @property
+    def resting(self) -> bool:
+        return self.idle
+
+    @property
+    def wakes(self) -> None: ...
+
     def time_steps(self, *, on: bool) -> None: ...
 
     def positions(self) -> dict[Any, int]:

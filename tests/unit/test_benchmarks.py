@@ -30,6 +30,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_vjepa2", [], ["predictor, 3 frames", "us a layer", "rounds", "propose"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
+        ("decoding", [], ["undisturbed", "threads", "in place", "ratio"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
         ("prefill_apart", [], ["first of one", "two ranks, whole", "MB carried", "p95 of alone"]),

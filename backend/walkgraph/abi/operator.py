@@ -94,6 +94,9 @@ class Operator(Protocol):
     pure: ClassVar[bool] = False
     """The outputs of its `forward` follow from inputs and parameters, not from states, the seed or anything outside.
     Where a deployment keeps results, such a call is not made again."""
+    threaded: ClassVar[bool] = False
+    """Its `forward` uses no states, and spends its time outside the interpreter lock, as decoders of pictures do. Calls
+    that take long are made one by one in threads beside the engine's."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:

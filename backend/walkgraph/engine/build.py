@@ -18,6 +18,7 @@ from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.calls.readback import chained, host_ports, read_of
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
+from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.capture import Capturer, MakeCapturer
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.outside import Outside
@@ -120,6 +121,7 @@ class EngineBuilder:
             clock=self._clock,
             kept=self._kept_calls(limits),
             playbacks=playbacks,
+            threads=Threads(self._outside),
         )
         states.before_use = calls.make_deferred
         device = LoopDevice(
@@ -135,7 +137,7 @@ class EngineBuilder:
         loops = LoopScheduler(
             device, playbacks, watch=self.watch, here=suspended.here, clock=self._clock, faults=self._faults
         )
-        holds = RunHolds(calls, loops.admission)
+        holds = RunHolds(calls.schedule, calls.in_flight, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells, self._outside.mark)
         transfers = StateTransfer(states, lambda: self.watch.stamp(self._device), nodes)
         return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)

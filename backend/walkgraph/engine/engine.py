@@ -150,8 +150,9 @@ class Engine:
                 batch = calls.launch(running=loops.running, since=self._since, leaves_time=loops.leaves_time)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
+                threads = calls.launch_threads()
             self._since = 0 if stepped else self._since + batch
-            if not (stepped or batch or beside or quick):
+            if not (stepped or batch or beside or quick or threads):
                 break
         events = self._collected() + self.swap.advance()
         if not events and calls.deferred.restless:
@@ -167,6 +168,16 @@ class Engine:
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
         return self.calls.idle and self.swap.idle and self.loops.idle
+
+    @property
+    def resting(self) -> bool:
+        """True if there is nothing to do before something is added, or `wakes` is readable."""
+        return self.calls.resting and self.swap.idle and self.loops.idle
+
+    @property
+    def wakes(self) -> int | None:
+        """The descriptor of a file that is readable once a thread has made a call; None if none makes any."""
+        return self.calls.threads.wakes if self.calls.in_flight.threaded else None
 
     def cancel(self, run: str) -> list[Call]:
         """Remove a run's calls and loops and return the calls that had not begun. Its states stay until `drop`."""

@@ -8,10 +8,7 @@ class InFlightLike(Protocol):
 
 
 class HeldCalls(Protocol):
-    """The call scheduler, as far as holds need it."""
-
-    @property
-    def in_flight(self) -> InFlightLike: ...
+    """The schedule of calls, as far as holds need it."""
 
     def hold(self, run: str) -> None: ...
 
@@ -31,8 +28,8 @@ class HeldLoops(Protocol):
 
 
 class RunHolds:
-    def __init__(self, calls: HeldCalls, loops: HeldLoops) -> None:
-        self._calls, self._loops = calls, loops
+    def __init__(self, calls: HeldCalls, in_flight: InFlightLike, loops: HeldLoops) -> None:
+        self._calls, self._in_flight, self._loops = calls, in_flight, loops
         self.held: set[str] = set()
         """Runs whose loops are held."""
         self._stopped: set[str] = set()
@@ -55,7 +52,7 @@ class RunHolds:
 
     def quiet(self, run: str) -> bool:
         """True if a stopped run has nothing in flight and no slot."""
-        return not (self._loops.occupies(run) or self._calls.in_flight.has(run))
+        return not (self._loops.occupies(run) or self._in_flight.has(run))
 
     def go_on(self, run: str) -> None:
         """End `stop`. Loops held by `hold_loops` stay held."""

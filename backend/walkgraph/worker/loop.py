@@ -4,8 +4,7 @@ nothing.
     messages ──> Core.handle ──> commands ──> engine, links
     engine.step ──> CallDone ──> Core.handle ──> ...
 
-Between two steps of the engine it reads the messages that have come; it waits for messages only when the engine is
-idle.
+Between two steps of the engine it reads the messages that have come; it waits for messages only when the engine rests.
 """
 
 import time
@@ -137,11 +136,11 @@ class WorkerLoop:
     # ── in ──
 
     def _wait(self) -> None:
-        if not self._engine.idle:
+        if not self._engine.resting:
             self._parts.wait(self._links.poller)
             return
         longest = self._samples.wait(WAIT if self._core.runs else IDLE_SECONDS)
-        self._links.wait(0.0 if self._links.copying else self._telemetry.wait(longest))
+        self._links.wait(0.0 if self._links.copying else self._telemetry.wait(longest), self._engine.wakes)
 
     def _obey(self, message: m.ToWorker) -> None:
         match message:

@@ -43,6 +43,7 @@ from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain, _Chai
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.deferred_calls import DeferredCalls
 from walkgraph.engine.calls.finite import FiniteCheck
+from walkgraph.engine.calls.inflight import InFlightBatches
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.schedule import Schedule
 from walkgraph.engine.kv.allocator import PageAllocator
@@ -406,6 +407,9 @@ FAULTS = {
     ),
     "kept outputs of a suspended run that are lost": Fault(
         "states", "", patches=[Patch(Suspension, "end", _forget_events)], chances=CROWD, keeps=True
+    ),
+    "a call that a thread has made and nobody collects": Fault(
+        "task", "", patches=[Patch(InFlightBatches, "_ended", lambda self: [])]
     ),
     "a deferred call that is never made": Fault(
         "deferring", "not all runs", patches=[Patch(DeferredCalls, "collected", lambda self: None)]

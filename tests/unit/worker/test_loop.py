@@ -1,5 +1,6 @@
 """A rank's loop between real sockets and fakes of core and engine: messages are passed on, commands are performed."""
 
+import os
 import threading
 
 import pytest
@@ -126,6 +127,16 @@ def test_a_ping_is_answered_and_stop_ends_the_loop(trio: Trio) -> None:
     assert desk.hear() == m.Pong(rank=one.rank, number=8)
     runner.join(60)
     assert not runner.is_alive()
+
+
+def test_a_readable_file_ends_the_wait_for_messages(trio: Trio) -> None:
+    _, one, _ = trio
+    wakes = os.eventfd(1)
+    try:
+        one.links.wait(3600.0, wakes)
+        assert wakes not in one.links.poller
+    finally:
+        os.close(wakes)
 
 
 def test_the_books_are_checked_once_after_every_spell_of_work(trio: Trio) -> None:

@@ -6,7 +6,7 @@ A deferred call (`Operator.defers`) is `Begun` at once, without outputs, and is 
 states. It is made earlier if anything else needs them, or if its run has nothing else here for a while.
 
 Batches on the device are launched in turn with the steps of loops. Captured steps, and operators that run on the host's
-processor, take no turn.
+processor, take no turn. Threads make calls of threaded operators beside all this.
 """
 
 from collections import deque
@@ -25,6 +25,7 @@ from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Laun
 from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
+from walkgraph.engine.calls.threads import THREADS, Threads
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.body import Loaded
@@ -45,10 +46,10 @@ BESIDE = 2
 class BatchKey(NamedTuple):
     """Calls with equal keys may form a batch."""
 
-    place: Literal["turn", "play", "beside", "host"]
+    place: Literal["turn", "play", "beside", "host", "thread"]
     """`turn`: launched in turn with the steps of loops. `play`: likewise, but never held back for them, as its outputs
     are played as they come. `beside`: captured steps, launched beside them. `host`: run by
-    the host's processor, while the device has work of its own."""
+    the host's processor, while the device has work of its own. `thread`: made by a thread, alone."""
     operator: int
     bucket: Hashable
 
@@ -67,6 +68,7 @@ class CallScheduler:
         clock: Callable[[], float],
         kept: KeptCalls | None = None,
         playbacks: Playbacks,
+        threads: Threads,
     ) -> None:
         """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
         `device`: the rank's device. `kept`: finds calls whose outputs are known."""
@@ -74,12 +76,13 @@ class CallScheduler:
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
         self._chains = ChainRunner(nodes, runner, clock)
-        self._schedule, self._split = Schedule(), SplitCalls()
+        self.schedule, self._split, self.threads = Schedule(), SplitCalls(), threads
+        """`schedule`: holds back and releases the calls of runs."""
         self.in_flight = InFlightBatches()
         self._unlaunched: list[Done] = []
         """Calls that ended without a forward."""
         self._begun: list[Begun] = []
-        self.deferred = DeferredCalls(self._schedule, self.in_flight)
+        self.deferred = DeferredCalls(self.schedule, self.in_flight)
 
     # ── admission ──
 
@@ -100,7 +103,7 @@ class CallScheduler:
             self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self.make_deferred(call.states.values(), beside=ready.key)
-        self._schedule.add(*ready, deferred=deferred)
+        self.schedule.add(*ready, deferred=deferred)
         if deferred:
             self._begun.append(Begun(call, {}))
         self.deferred.added(call, deferred=deferred)
@@ -108,35 +111,36 @@ class CallScheduler:
     def make_deferred(self, states: Iterable[StateKey], beside: Hashable = None) -> None:
         """Make the deferred calls on these states, which something is about to read or change, except those that may
         form a batch with it: `beside` is their key."""
-        for batch in self._schedule.deferred_on(states, beside):
+        for batch in self.schedule.deferred_on(states, beside):
             loaded, began = self._nodes[batch.calls[0].node], self._clock()
             self._note(self.in_flight.turns, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
-
-    def hold(self, run: str) -> None:
-        """Hold back a run's calls until `release` or `cancel`."""
-        self._schedule.hold(run)
-
-    def release(self, run: str) -> None:
-        self._schedule.release(run)
 
     def cancel(self, run: str) -> list[Call]:
         """Remove the calls of a run that have not been launched."""
         removed = [one.call for one in self._unlaunched if one.call.run == run]
         self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
         self._begun = [one for one in self._begun if one.call.run != run]
-        removed += self._split.forget(self._schedule.cancel(run))
+        removed += self._split.forget(self.schedule.cancel(run))
         self.deferred.forget(run, removed)
         return removed
 
     @property
     def waiting(self) -> int:
         """The number of calls, and of parts of split calls, that wait for a batch."""
-        return len(self._schedule)
+        return len(self.schedule)
 
     @property
     def idle(self) -> bool:
-        """True if nothing can be launched or collected."""
-        return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self._schedule)
+        """True if nothing is to be launched or collected, now or once a thread has made a call."""
+        return self.resting and not self.schedule and not self.in_flight.threaded
+
+    @property
+    def resting(self) -> bool:
+        """True if nothing can be launched or collected before a thread has made a call, or another one is added."""
+        if self._unlaunched or self.in_flight.over or self.in_flight.any:
+            return False
+        full = len(self.in_flight.threaded) >= THREADS
+        return not self.schedule or (full and self.schedule.first(_no_thread) is None)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -146,6 +150,8 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
+        if operator.threaded and loaded.device.type == "cpu" and not 0 < self._times.of(loaded.index) < QUICK_SECONDS:
+            return ReadyCall(call, BatchKey("thread", loaded.index, None), 1)
         place = "turn" if call.timed is None else "play"
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
         alike, batch = operator.alike(call), BatchKey(place, loaded.index, operator.bucket(call))
@@ -156,10 +162,10 @@ class CallScheduler:
     def launch(self, *, running: bool, since: int, leaves_time: Callable[[float], bool]) -> bool:
         """Launch a batch in its turn; False if none may be. `running`: loops are running on the device. `since`:
         batches since their last step. `leaves_time`: true if the loops may wait for so many seconds."""
-        if not self._schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
+        if not self.schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
             return False
         fits = _in_turn if self._may_wait(leaves_time) else _plays
-        batch = self._schedule.next(self._mix.rows(running), lambda call, rows: self._parts(call, rows, running), fits)
+        batch = self.schedule.next(self._mix.rows(running), lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
             return False
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
@@ -171,7 +177,7 @@ class CallScheduler:
         """True if the loops may wait for the batch that is next in turn, and for those ahead of it."""
         if not self._playbacks:
             return True
-        first = self._schedule.first(_in_turn)
+        first = self.schedule.first(_in_turn)
         ahead = [batch.calls[0].node for batch in self.in_flight.turns]
         return first is None or leaves_time(sum(map(self._times.of, ahead), self._times.of(first.node)))
 
@@ -187,7 +193,7 @@ class CallScheduler:
             return key.place == "host" and 0 < self._times.of(key.operator) < QUICK_SECONDS
 
         rows = self._mix.rows(running=False)
-        batch = self._schedule.next(rows, fits=is_quick) if self._schedule else None
+        batch = self.schedule.next(rows, fits=is_quick) if self.schedule else None
         if batch is not None:
             loaded, began = self._nodes[batch.calls[0].node], self._clock()
             self._note(self.in_flight.beside, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
@@ -195,11 +201,11 @@ class CallScheduler:
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
-        if not self._schedule:
+        if not self.schedule:
             return False
         some, rows = False, self._mix.rows(running=False)
         for place, fits in ("beside", len(self.in_flight.beside) < BESIDE), ("host", True):
-            batch = self._schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None
+            batch = self.schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None
             if batch is not None:
                 loaded, began = self._nodes[batch.calls[0].node], self._clock()
                 captured = self._captured(loaded.device)
@@ -209,6 +215,19 @@ class CallScheduler:
                     launched = self._launched(loaded, batch.calls)
                 self._note(self.in_flight.beside, batch.calls, launched, began, loaded.device)
                 some = True
+        return some
+
+    def launch_threads(self) -> bool:
+        """Let threads make calls of threaded operators, as many as there are threads."""
+        some = False
+        while self.schedule and len(self.in_flight.threaded) < THREADS:
+            batch = self.schedule.next(0, fits=_threaded)
+            if batch is None:
+                break
+            loaded, began = self._nodes[batch.calls[0].node], self._clock()
+            launched = self._runner.start(self.threads, loaded.operator, loaded.device, batch.calls[0])
+            self._note(self.in_flight.threaded, batch.calls, launched, began, loaded.device)
+            some = True
         return some
 
     def _note(
@@ -255,6 +274,8 @@ class CallScheduler:
         if self._unlaunched:
             events += [event for done in self._unlaunched for event in self._never_launched(done)]
             self._unlaunched.clear()
+        if self.in_flight.threaded:
+            self.threads.heard()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
         self.deferred.collected()
@@ -271,14 +292,14 @@ class CallScheduler:
         elif self._watch.on:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
-            self._schedule.settle(call, failed=result.error is not None)
+            self.schedule.settle(call, failed=result.error is not None)
             deferred = call in self.deferred
             self.deferred.settled(call)
             queued = 0.0 if deferred else max(0.0, batch.began - call.ready_at)
             part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)
             if rest:
-                self._schedule.remove(rest)
+                self.schedule.remove(rest)
             if whole is not None:
                 events.append(whole)
                 if (timed := whole.call.timed) is not None and timed.plays and whole.error is None:
@@ -294,8 +315,10 @@ class CallScheduler:
         return [Forwarded([done.call], [ready], (0,), Timing(at, at, at, at)), done]
 
     def _forwarded(self, batch: InFlightBatch, results: Sequence[Result]) -> Forwarded:
-        now = self._clock() if batch.launched.asynchronous else batch.handed
-        started, finished = self._watch.span(batch.device, batch.launched.stamp, batch.began, now)
+        began, now = batch.began, self._clock() if batch.launched.asynchronous else batch.handed
+        if batch.launched.times is not None:
+            began, now = batch.launched.times()
+        started, finished = self._watch.span(batch.device, batch.launched.stamp, began, now)
         ready = self._split.ready_at(batch.calls, finished)
         failed = tuple(at for at, result in enumerate(results) if result.error is not None)
         return Forwarded(batch.calls, ready, failed, Timing(batch.began, batch.handed, started, finished))
@@ -307,3 +330,11 @@ def _in_turn(key: BatchKey) -> bool:
 
 def _plays(key: BatchKey) -> bool:
     return key.place == "play"
+
+
+def _threaded(key: BatchKey) -> bool:
+    return key.place == "thread"
+
+
+def _no_thread(key: BatchKey) -> bool:
+    return key.place != "thread"

@@ -45,10 +45,12 @@ class Launched:
         results: Callable[[], list[Result]],
         outputs: Sequence[Outputs | None],
         stamp: Mark | None = None,
+        times: Callable[[], tuple[float, float]] | None = None,
     ) -> None:
         """`outputs`: those of each call, as in `InFlightCall`. `stamp`: marks the end of the forward, if `mark` comes
-        later."""
+        later. `times`: gives when a forward that was no launch began and ended."""
         self._mark, self.results, self.outputs, self.stamp = mark, results, outputs, stamp or mark
+        self.times = times
         self.asynchronous = mark is not None
         """True if the device works on it while the host goes on."""
 
@@ -82,11 +84,14 @@ class InFlightBatches:
     def __init__(self) -> None:
         self.turns: deque[InFlightBatch] = deque()
         self.beside: deque[InFlightBatch] = deque()
+        self.threaded: deque[InFlightBatch] = deque()
+        """Calls that threads make, one a batch."""
         self.over: list[InFlightBatch] = []
         """Batches that were done when their launch returned."""
 
     @property
     def any(self) -> bool:
+        """True if the device works on a batch."""
         return bool(self.turns or self.beside)
 
     @property
@@ -96,7 +101,8 @@ class InFlightBatches:
 
     def has(self, run: str) -> bool:
         """True if a call of the run is in flight."""
-        return any(call.run == run for batch in (*self.turns, *self.beside) for call in batch.calls)
+        batches = (*self.turns, *self.beside, *self.threaded)
+        return any(call.run == run for batch in batches for call in batch.calls)
 
     def fence(self, run: str) -> None:
         """Make later work wait for the run's batches beside the loops, so that it may read their outputs."""
@@ -117,4 +123,19 @@ class InFlightBatches:
         for batches in self.turns, self.beside:
             while batches and batches[0].launched.ready:
                 over.append(batches.popleft())
+        if self.threaded:
+            over += self._ended()
+        return over
+
+    def _ended(self) -> list[InFlightBatch]:
+        """Remove and return what threads have done: calls of a run in their order."""
+        over, waiting, runs = list[InFlightBatch](), deque[InFlightBatch](), set[str]()
+        for batch in self.threaded:
+            run = batch.calls[0].run
+            if run not in runs and batch.launched.ready:
+                over.append(batch)
+            else:
+                waiting.append(batch)
+                runs.add(run)
+        self.threaded = waiting
         return over

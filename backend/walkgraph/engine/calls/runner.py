@@ -16,11 +16,13 @@ from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Call, Outputs, StateKey
 from walkgraph.abi.operator import Operator
+from walkgraph.abi.states import States
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digests import Digests
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.calls.readback import ReadBack
+from walkgraph.engine.calls.threads import ThreadedWork, Threads
 from walkgraph.engine.device.cuda_streams import HostCopies, Marks, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
@@ -66,6 +68,23 @@ class Runner:
         """Make calls that the host's processor computes."""
         return [one.result() for one in self._launch(operator, device, calls, self._copies(device))]
 
+    def start(self, threads: Threads, operator: Operator, device: torch.device, call: Call) -> Launched:
+        """Let a thread make a call of a threaded operator."""
+        started = self._clock()
+        try:
+            with inferring():
+                self._prepare([call], device)
+        except Exception as raised:  # noqa: BLE001 (as below)
+            failed = Result(None, self.failures.of(call, raised), self._clock() - started, 1)
+            return Launched(None, lambda: [failed], [None])
+        transaction = self._states.transaction(operator)
+        work = threads.start(partial(_computed, operator, [call], transaction))
+
+        def results() -> list[Result]:
+            return [one.result() for one in self._launch(operator, device, [call], self._copies(device), work)]
+
+        return Launched(work.mark, results, [None], times=work.span)
+
     def launch_beside(
         self, captured: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
     ) -> Launched:
@@ -93,18 +112,21 @@ class Runner:
         return Launched(served.mark, results, served.outputs)
 
     def _launch(
-        self, operator: Operator, device: torch.device, calls: Sequence[Call], copies: HostCopies
+        self,
+        operator: Operator,
+        device: torch.device,
+        calls: Sequence[Call],
+        copies: HostCopies,
+        made: ThreadedWork[list[Outputs]] | None = None,
     ) -> list[InFlightCall]:
+        """`made`: the forward, if a thread has done it."""
         started = self._clock()
         transaction = self._states.transaction(operator)
         try:
             with inferring():
-                if self._faults is not None:
-                    _reach(self._faults)
-                self.digests.watch(calls)
-                for call in calls:
-                    _place(call, device, self.digests)
-                outputs = operator.forward(calls, transaction)
+                if made is None:
+                    self._prepare(calls, device)
+                outputs = operator.forward(calls, transaction) if made is None else made.result()
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = FiniteCheck(outputs, copies)
@@ -124,6 +146,9 @@ class Runner:
         read = [transaction.read(call) if alone else NOTHING for call, alone in zip(calls, last, strict=True)]
         fresh = transaction.settle()
         busy = None if copies.asynchronous else self._clock() - started
+        if made is not None:
+            began, ended = made.span()
+            busy = ended - began
 
         def result(index: int) -> Result:
             took = (self._clock() - started if busy is None else busy) if last[index] else 0.0
@@ -135,6 +160,13 @@ class Runner:
             return Result(given[index], None, took, len(calls), read[index])
 
         return [InFlightCall(one, partial(result, index)) for index, one in enumerate(given)]
+
+    def _prepare(self, calls: Sequence[Call], device: torch.device) -> None:
+        if self._faults is not None:
+            _reach(self._faults)
+        self.digests.watch(calls)
+        for call in calls:
+            _place(call, device, self.digests)
 
     def _note(self, operator: Operator, call: Call, outputs: Outputs, copies: HostCopies) -> None:
         """Note what the outputs of a deterministic call follow from, and begin to copy those that are to be kept."""
@@ -158,6 +190,11 @@ def _last_on_states(calls: Sequence[Call]) -> list[bool]:
         found[at] = seen.isdisjoint(states)
         seen.update(states)
     return found
+
+
+def _computed(operator: Operator, calls: Sequence[Call], states: States) -> list[Outputs]:
+    with torch.inference_mode():
+        return operator.forward(calls, states)
 
 
 def inferring() -> AbstractContextManager[object]:

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from walkgraph.abi.calls import Call, Outputs, plain_text
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.plain.values import bounded, few, invalid, items, texts
 from walkgraph.media_types import SUFFIXES, mime_of, suffix_of
 from walkgraph.models.files.components import MOST_FILES
@@ -40,16 +39,18 @@ _WRITTEN = (".txt", ".md", ".csv", ".json", ".jsonl")
 
 class Zip(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"archive": archive} for archive in side_by_side(_archive, calls)]
+        return [{"archive": archive} for archive in map(_archive, calls)]
 
 
 class Unzip(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return side_by_side(_unpacked, calls)
+        return [_unpacked(call) for call in calls]
 
 
 # ── packing ─────────────────────────────────────────────────────────────────────────────────────

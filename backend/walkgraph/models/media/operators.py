@@ -14,7 +14,6 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures import sounds
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import MAX_SIDE, decode
 from walkgraph.checkpoints.pictures import PictureRules
 from walkgraph.layers.pictures.patches import bilinear, normalise, to_levels, to_picture
@@ -28,9 +27,10 @@ _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 class PictureIn(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": pixels} for pixels in side_by_side(lambda call: _fit(decode(call), call), calls)]
+        return [{"pixels": _fit(decode(call), call)} for call in calls]
 
 
 class PictureResize(Operator):
@@ -46,6 +46,7 @@ class PictureResize(Operator):
 
 class PictureOut(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"image": _png(call.inputs["pixels"])} for call in calls]
@@ -53,9 +54,10 @@ class PictureOut(Operator):
 
 class AudioIn(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"waveform": wave} for wave in side_by_side(_heard, calls)]
+        return [{"waveform": wave} for wave in map(_heard, calls)]
 
 
 class AudioOut(Operator):

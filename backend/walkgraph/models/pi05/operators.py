@@ -13,7 +13,6 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.on_device import OnDevice
 from walkgraph.architectures.pictures import decode
@@ -42,6 +41,8 @@ class Camera(Operator):
     """Scaled to fit, keeping its aspect ratio, and centred in a black square; a picture of that size stays
     unchanged."""
 
+    threaded: ClassVar[bool] = True
+
     def __init__(self, side: int) -> None:
         self._side = side
 
@@ -50,7 +51,7 @@ class Camera(Operator):
         return cls(_config(context).picture)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return side_by_side(self._seen, calls)
+        return [self._seen(call) for call in calls]
 
     def _seen(self, call: Call) -> Outputs:
         return {} if call.inputs.get("image") is None else {"pixels": self._fitted(decode(call))}

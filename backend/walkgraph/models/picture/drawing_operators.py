@@ -13,7 +13,6 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, CallFailed, Outputs, plain_text
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import MAX_PIXELS, all_pixels_of, pixels_of
 from walkgraph.layers.pictures.patches import normalise, to_levels
 from walkgraph.models.picture.components import MOST_BOXES, MOST_CHARACTERS, MOST_LISTED
@@ -27,23 +26,26 @@ _SHADE = (0, 0, 0)
 
 class Annotate(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": pixels} for pixels in side_by_side(_annotated, calls)]
+        return [{"pixels": pixels} for pixels in map(_annotated, calls)]
 
 
 class Encode(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"image": image} for image in side_by_side(_encoded, calls)]
+        return [{"image": image} for image in map(_encoded, calls)]
 
 
 class Animate(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"image": image} for image in side_by_side(_animated, calls)]
+        return [{"image": image} for image in map(_animated, calls)]
 
 
 def _annotated(call: Call) -> Tensor:

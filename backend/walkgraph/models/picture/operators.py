@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import all_pixels_of, allow, pixels_of
 from walkgraph.models.picture.components import MOST_LISTED
 from walkgraph.models.picture.stacked import Stacked, color_of, color_pixel
@@ -54,9 +53,10 @@ class Flip(Stacked):
 
 class Rotate(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": pixels} for pixels in side_by_side(_rotated, calls)]
+        return [{"pixels": pixels} for pixels in map(_rotated, calls)]
 
 
 class Concat(Operator):

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.sounds import all_waveforms_of, allow, resampled, waveform_of
 from walkgraph.models.sound.components import MOST_LISTED
 
@@ -42,9 +41,10 @@ class OneByOne(Operator):
 
 class Resample(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"waveform": wave} for wave in side_by_side(_resampled, calls)]
+        return [{"waveform": wave} for wave in map(_resampled, calls)]
 
 
 class Mix(OneByOne):

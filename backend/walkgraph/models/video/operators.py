@@ -15,7 +15,6 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures import sounds
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import MAX_PIXELS, all_pixels_of
 from walkgraph.architectures.recordings import MAX_FRAME, VIDEO_FORMATS, opened, video_stream
 from walkgraph.layers.pictures.patches import normalise, to_levels
@@ -33,23 +32,26 @@ _SOUND_RATE = 48000
 
 class FramesIn(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return side_by_side(_read, calls)
+        return [_read(call) for call in calls]
 
 
 class FramesOut(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"video": video} for video in side_by_side(_written, calls)]
+        return [{"video": video} for video in map(_written, calls)]
 
 
 class AudioIn(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        waves = side_by_side(lambda call: sounds.decode(call, "video", VIDEO_FORMATS), calls)
+        waves = [sounds.decode(call, "video", VIDEO_FORMATS) for call in calls]
         return [{"waveform": torch.zeros(0) if wave is None else wave} for wave in waves]
 
 

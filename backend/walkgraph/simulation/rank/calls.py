@@ -8,17 +8,22 @@ from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import Launched, Result
 from walkgraph.engine.calls.schedule import MIX
+from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.errors import ErrorInfo
-from walkgraph.simulation.rank.device import Serve, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue, StepWatch
 from walkgraph.simulation.rank.kept import SimulatedKeptCalls
 from walkgraph.simulation.rank.operators import SimulatedOperator
 from walkgraph.simulation.simulator import Simulator
 
 CALL_SECONDS = 0.002
 """Mean duration of a batch."""
+THREAD_SECONDS = 0.004
+"""Mean duration of a call that a thread makes."""
+THREADED = 0.2
+"""Share of nodes without states whose calls threads make."""
 BEGUN = 0.3
 """Share of batches whose outputs are passed on while they are in flight."""
 
@@ -73,6 +78,16 @@ class SimulatedRunner:
 
         return Launched(mark, results, [outputs if begun else None for outputs, _ in made])
 
+    def start(self, threads: object, operator: SimulatedOperator, device: object, call: Call) -> Launched:
+        """Make a call beside the device's queue."""
+        simulator, began = self._simulator, self._simulator.now
+        simulator.counts["calls made by threads"] += 1
+        if call.chunks:
+            self._note_chunks(call)
+        [made] = self._made(operator, [call])
+        mark = SimulatedMark(simulator, began + 2 * THREAD_SECONDS * simulator.apart.random())
+        return Launched(mark, lambda: [Result(*made, mark.at - began, 1)], [None], times=lambda: (began, mark.at))
+
     def made(self, operator: SimulatedOperator, device: object, calls: Sequence[Call]) -> list[Result]:
         """Makes links of chains."""
         return [Result(outputs, error, 0.0, len(calls)) for outputs, error in self._made(operator, calls)]
@@ -126,14 +141,18 @@ class SimulatedCalls(CallScheduler):
         *,
         chained: Collection[str] = (),
         kept: SimulatedKeptCalls | None = None,
+        stateless: Collection[str] = (),
     ) -> None:
-        """`chained`: as in `readback.chained`. `kept`: finds calls that were made before; None where none are kept."""
+        """`chained`: as in `readback.chained`. `kept`: finds calls that were made before; None where none are kept.
+        `stateless`: nodes without states."""
         self.chunks: Chunks = {}
         self._simulator = simulator
         operators = {
             node: serve if isinstance(serve, SimulatedOperator) else SimulatedOperator(serve, alike=kept is not None)
             for node, serve in functions.items()
         }
+        for node, operator in operators.items():
+            operator.threaded = node in stateless and simulator.apart.random() < THREADED
         numbers: dict[int, int] = {}
         nodes = {
             node: Loaded(cast("Any", operator), _HOST, numbers.setdefault(id(operator), len(numbers)))
@@ -152,6 +171,7 @@ class SimulatedCalls(CallScheduler):
             clock=lambda: simulator.now,
             kept=cast("Any", kept),
             playbacks=playbacks,
+            threads=cast("Threads", _NoThreads()),
         )
 
     def add(self, call: Call) -> None:
@@ -162,10 +182,10 @@ class SimulatedCalls(CallScheduler):
             self._simulator.counts["deferred calls"] += 1
 
     def make_deferred(self, states: Iterable[StateKey], beside: Any = None) -> None:
-        waiting = len(self._schedule) if self.deferred.open else 0
+        waiting = len(self.schedule) if self.deferred.open else 0
         super().make_deferred(states, beside)
         if waiting:
-            self._simulator.counts["deferred calls made early"] += waiting - len(self._schedule)
+            self._simulator.counts["deferred calls made early"] += waiting - len(self.schedule)
 
     def cancel(self, run: str) -> list[Call]:
         self.chunks.pop(run, None)
@@ -174,7 +194,13 @@ class SimulatedCalls(CallScheduler):
     @property
     def leads(self) -> int:
         """Calls under way for which others that are alike may wait."""
-        return self._schedule.leads
+        return self.schedule.leads
+
+
+class _NoThreads:
+    """Stands for `engine.calls.threads.Threads`: what they make is there at its time."""
+
+    def heard(self) -> None: ...
 
 
 def _captures_nothing(device: object) -> None: ...

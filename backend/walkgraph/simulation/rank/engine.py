@@ -55,12 +55,15 @@ class SimulatedEngine:
         self.transfers = SimulatedTransfers(simulator, states)
         self.limits = states.limits
         playbacks = Playbacks(lambda: simulator.now)
-        kept, early = None, frozenset[str]()
+        kept, early, stateless = None, frozenset[str](), frozenset[str]()
         if plan is not None and rank is not None:
             early = chained(plan, plan.ranks[rank])
+            stateless = frozenset(node.name for node in plan.nodes if not node.states)
         if memo is not None and plan is not None:
             kept = SimulatedKeptCalls(simulator, memo, plan, self.limits.owner)
-        self.calls = SimulatedCalls(simulator, self._queue, served, playbacks, self._watch, chained=early, kept=kept)
+        self.calls = SimulatedCalls(
+            simulator, self._queue, served, playbacks, self._watch, chained=early, kept=kept, stateless=stateless
+        )
         states.before_use = self.calls.make_deferred
         self.loops = LoopScheduler(
             device(simulator, self._queue, served, states),
@@ -69,7 +72,7 @@ class SimulatedEngine:
             here=self._here,
             clock=lambda: simulator.now,
         )
-        self.holds = RunHolds(self.calls, self.loops.admission)
+        self.holds = RunHolds(self.calls.schedule, self.calls.in_flight, self.loops.admission)
         self.swap = SimulatedSwap(simulator, self._queue, states, self.holds)
         self._since = 0
         """Batches launched since the last launch of loops."""
@@ -112,7 +115,8 @@ class SimulatedEngine:
             batch = calls.launch(running=running, since=self._since, leaves_time=loops.leaves_time)
             stepped = self._loops_came and loops.launch()
             self._since = 0 if stepped else self._since + batch
-            if not (stepped or batch):
+            threads = calls.launch_threads()
+            if not (stepped or batch or threads):
                 break
         ended = loops.collect(wait=False) if self._loops_came else ()
         return [*calls.collect(), *ended, *self.swap.advance()]
@@ -122,12 +126,21 @@ class SimulatedEngine:
         """True if nothing can be launched or collected."""
         return self.calls.idle and self.swap.idle and not (self._loops_came and not self.loops.idle)
 
+    @property
+    def resting(self) -> bool:
+        return self.idle
+
+    @property
+    def wakes(self) -> None:
+        """Threads end at their times."""
+
     def due(self) -> float:
         """Time at which `step` may have work to collect or launch."""
         now, calls = self._simulator.now, self.calls
         if calls.deferred.restless:
             return now
-        marks = [cast("SimulatedMark", batch.launched.stamp).at for batch in calls.in_flight.turns]
+        batches = (*calls.in_flight.turns, *calls.in_flight.threaded)
+        marks = [cast("SimulatedMark", batch.launched.stamp).at for batch in batches]
         marks += self.swap.due()
         if self.loops.launcher.busy:
             marks.append(self._queue.busy_until)

@@ -13,6 +13,8 @@ class SimulatedOperator:
     pure = True
     deferring = False
     """Some of its calls may be deferred."""
+    threaded = False
+    """Its calls may be made by threads."""
 
     def __init__(self, serve: Serve, *, alike: bool = False) -> None:
         """`alike`: of calls with equal inputs, one is served first, so that the others may find what it gives."""

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import MAX_PIXELS, all_pixels_of, decode, pixels_of
 from walkgraph.layers.pictures.patches import normalise, to_levels
 from walkgraph.models.qwen3_omni.seeing.components import MOST_FRAMES
@@ -21,23 +20,26 @@ from walkgraph.models.qwen3_omni.seeing.config import VISION, fitted
 
 class PictureIn(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": pixels} for pixels in side_by_side(_decoded, calls)]
+        return [{"pixels": pixels} for pixels in map(_decoded, calls)]
 
 
 class PictureFit(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": pixels} for pixels in side_by_side(_refitted, calls)]
+        return [{"pixels": pixels} for pixels in map(_refitted, calls)]
 
 
 class FramesFit(Operator):
     pure: ClassVar[bool] = True
+    threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"frames": frames} for frames in side_by_side(_fitted_frames, calls)]
+        return [{"frames": frames} for frames in map(_fitted_frames, calls)]
 
 
 def _decoded(call: Call) -> Tensor:

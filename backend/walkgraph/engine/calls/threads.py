@@ -1,0 +1,105 @@
+"""Calls that other threads of the process make, such as decoding a picture, while the engine's own goes on.
+
+    start ──> forward in a thread ──> mark reached, `wakes` readable ──> collected like any batch in flight
+
+An operator's `threaded` says which calls these are.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.device.outside import Outside
+
+T = TypeVar("T")
+
+THREADS = 4
+"""A robot has three cameras. Further calls wait in the order of their priorities."""
+_THREADS = ThreadPoolExecutor(THREADS, "calls", torch.set_num_threads, (1,))
+"""Started at the first call. Each would otherwise use as many torch threads as there are cores, which take longer to
+wake than to do the work."""
+
+
+class ThreadedWork(Generic[T]):
+    """Work that a thread does, or has done."""
+
+    def __init__(self, future: "Future[_Timed[T]]", outside: Outside) -> None:
+        self._future, self._outside = future, outside
+        self._span: tuple[float, float] | None = None
+        self.mark: Mark = outside.mark(_Ended(future))
+
+    def result(self) -> T:
+        """What the work has returned. Raises what it has raised. Waits for its end, as `span` does."""
+        return self._future.result().outcome.result()
+
+    def span(self) -> tuple[float, float]:
+        """When the work began and ended."""
+        if self._span is None:
+            done = self._future.result()
+            self._span = self._outside.span(done.began, done.ended)
+        return self._span
+
+
+class Threads:
+    """The threaded calls of one engine."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+
+    @cached_property
+    def wakes(self) -> int:
+        """The descriptor of a file that is readable from the end of a thread's work until `heard`."""
+        found = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        weakref.finalize(self, os.close, found)
+        return found
+
+    def start(self, work: Callable[[], T]) -> ThreadedWork[T]:
+        wakes, future = self.wakes, _THREADS.submit(_timed, work)
+        future.add_done_callback(lambda _: os.eventfd_write(wakes, 1))
+        return ThreadedWork(future, self._outside)
+
+    def heard(self) -> None:
+        """Look for what has ended after this, not before."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self.wakes)
+
+
+class _Ended:
+    """The end of a thread's work, as a mark."""
+
+    def __init__(self, future: "Future[Any]") -> None:
+        self._future = future
+
+    def query(self) -> bool:
+        return self._future.done()
+
+    def synchronize(self) -> None:
+        self._future.result()
+
+    def wait(self) -> None:
+        self.synchronize()
+
+
+@dataclass(frozen=True)
+class _Timed(Generic[T]):
+    outcome: "Future[T]"
+    began: float
+    ended: float
+
+
+def _timed(work: Callable[[], T]) -> _Timed[T]:
+    began, outcome = time.monotonic(), Future[T]()
+    try:
+        outcome.set_result(work())
+    except Exception as raised:  # noqa: BLE001 (who collects the work raises it)
+        outcome.set_exception(raised)
+    return _Timed(outcome, began, time.monotonic())

@@ -1,0 +1,136 @@
+"""Measures how much the decoding of pictures delays other runs of a rank: milliseconds between the tokens of a run.
+
+    python benchmarks/decoding.py [--side 1024] [--tokens 200] [--rounds 7] [--model qwen3-tiny] [--out FILE] [--check]
+
+One engine serves both, without a server: a language model with random weights, whose next call follows the last, and a
+decoder of pictures that gets a JPEG whenever it has none. `undisturbed` is without pictures, `threads` as served, `in
+place` with pictures decoded by the engine's own thread. The three take turns, so that whatever else the machine does
+falls on all of them. `ratio` is the 95th percentile over that of the undisturbed one in the same round: the median of
+all rounds.
+"""
+
+import argparse
+import io
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from _common import ROOT, Row, show, spread, write
+from PIL import Image
+
+from tests.unit.engine.plans import call, plan_of
+from walkgraph.abi.calls import Call
+from walkgraph.engine.engine import Done, Engine
+from walkgraph.ids import Rank
+from walkgraph.models.media.operators import PictureIn
+
+RESULTS = ROOT / "benchmarks" / "results" / "decoding.json"
+FORMS = ("undisturbed", "threads", "in place")
+STATES = {"kv": "main", "seen": "seen"}
+SAMPLING = {
+    "temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}  # fmt: skip
+PICTURE = {"crop": False, "size": 0, "min_side": 0, "max_side": 224, "stride": 1, "max_pixels": 1 << 24,
+           "resample": "bicubic"}  # fmt: skip
+
+
+def main() -> None:
+    given = options()
+    rounds, tokens = (1, 3) if given.check else (given.rounds, given.tokens)
+    engine, picture = engine_of(given.model), photograph(64 if given.check else given.side)
+    found = {form: list[dict[str, float]]() for form in FORMS}
+    for number in range(rounds + 1):
+        for form in FORMS:
+            PictureIn.threaded = form == "threads"
+            drawn = () if form == "undisturbed" else (decoding(picture),)
+            between = gaps(engine, drawn, tokens, f"{form} {number}")
+            if number or given.check:  # the first round warms up
+                found[form].append(spread(between, 1e3))
+    rows: list[Row] = [
+        {
+            "form": form,
+            "median": statistics.median(one["median"] for one in found[form]),
+            "p95": statistics.median(one["p95"] for one in found[form]),
+            "ratio": statistics.median(
+                one["p95"] / alone["p95"] for one, alone in zip(found[form], found["undisturbed"], strict=True)
+            ),
+        }
+        for form in FORMS
+    ]
+    show("milliseconds between tokens", rows)
+    if not given.check:
+        write(given.out, "cpu", {"rows": rows})
+
+
+def options() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--side", type=int, default=1024, help="of the pictures, in pixels")
+    arguments.add_argument("--tokens", type=int, default=200)
+    arguments.add_argument("--rounds", type=int, default=7)
+    arguments.add_argument("--model", default="qwen3-tiny")
+    arguments.add_argument("--out", type=Path, default=RESULTS)
+    arguments.add_argument("--check", action="store_true", help="three tokens, small pictures; writes nothing")
+    return arguments.parse_args()
+
+
+def engine_of(model: str) -> Engine:
+    nodes = {
+        "llm": ("walkgraph.models.llm.operators:Backbone", STATES),
+        "picture": ("walkgraph.models.media.operators:PictureIn", {}),
+    }
+    engine = Engine(plan_of(nodes, source=f"random:{model}:3"), Rank(0), threads=1)
+    engine.load()
+    return engine
+
+
+def gaps(engine: Engine, again: Sequence[Call], tokens: int, run: str) -> list[float]:
+    """Seconds between the tokens of a run. `again`: calls that are made all the time."""
+    last, between = 0.0, list[float]()
+    engine.add(token(run, torch.arange(16), ()))
+    for one in again:
+        engine.add(one)
+    while len(between) < tokens:
+        for event in engine.step():
+            if not isinstance(event, Done):
+                continue
+            if event.error is not None:
+                raise RuntimeError(event.error.message)
+            if event.call.node != "llm":
+                engine.add(decoding(event.call.inputs["image"]))
+                continue
+            now = time.perf_counter()
+            if last:
+                between.append(now - last)
+            last = now
+            engine.add(token(run, event.outputs["token"], (len(between),)))
+    engine.drop(run)
+    engine.drop("pictures")
+    while not engine.idle:
+        engine.step()
+    return between
+
+
+def token(run: str, given: torch.Tensor, iteration: tuple[int, ...]) -> Call:
+    name = "token" if iteration else "ids"
+    return call("llm", {name: given}, run=run, states=STATES, iteration=iteration, draws=5, **SAMPLING)
+
+
+def decoding(picture: bytes) -> Call:
+    return call("picture", {"image": picture}, run="pictures", **PICTURE)
+
+
+def photograph(side: int) -> bytes:
+    """A JPEG with the detail of a photograph."""
+    grain = np.random.default_rng(0).normal(0, 12, (side, side, 3))
+    shades = np.linspace(0, 220, side)[:, None, None] + grain
+    out = io.BytesIO()
+    Image.fromarray(shades.clip(0, 255).astype(np.uint8)).save(out, "JPEG", quality=90)
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    main()
