@@ -16,6 +16,7 @@ from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.departure import Departure, LeavingPart
 from walkgraph.engine.kv.pool import KVPools, Pool, page_bytes
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.swap import SuspendedRuns, Swap
 from walkgraph.engine.kv.transfer import StateTransfer
 
 ARRIVING = StateKey("a", "kv", (-1, 1))
@@ -195,6 +196,31 @@ def test_the_first_part_takes_the_place_of_what_is_out_of_date() -> None:
     given(*ways, departure)
     given(*ways, departure, last=True)
     assert kept(there, A) == LONG
+
+
+@pytest.mark.parametrize("at", ["here", "there", "both"])
+def test_a_run_may_be_suspended_between_parts(at: str) -> None:
+    here, there = table(), table()
+    ways = moves(here), moves(there)
+    departure = ways[0].departure(A)
+    add(here, A, LONG[: 2 * PAGE], named=False)
+    given(*ways, departure)
+    nothing = lambda run: None  # noqa: E731
+    for states in {"here": [here], "there": [there], "both": [here, there]}[at]:
+        swap = Swap(states, SuspendedRuns(), nothing, lambda run: True, nothing, lambda run: ())
+        swap.suspend("a")
+        swap.advance()
+        assert states.pools.pages()[0] == states.pools.pages()[1]
+        assert states is there or ways[0].part(departure, last=False) is None
+        # Others write into the pages meanwhile.
+        add(states, B, OTHER, named=False)
+        states.drop((B,))
+        swap.resume("a")
+        swap.advance()
+    add(here, A, LONG[2 * PAGE :], named=False)
+    assert rows(given(*ways, departure, last=True)) == len(LONG) - 2 * PAGE
+    assert kept(there, A) == LONG
+    there.audit()
 
 
 def test_what_has_arrived_goes_with_its_run() -> None:

@@ -42,7 +42,7 @@ TOO_LARGE = {
     },
 }
 """GPU -> graph whose least need is more than it has -> what takes most."""
-TIGHT = {("H100", "qwen3_omni_one_gpu"), ("4090", "llm_prefill_apart_two_gpus")}
+TIGHT = {("H100", "qwen3_omni_one_gpu")}
 """GPUs and placements that leave little for caches beside the weights."""
 
 

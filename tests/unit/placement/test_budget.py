@@ -57,6 +57,14 @@ def test_a_state_of_a_default_request_goes_to_another_gpu_at_once() -> None:
     assert made.plan.ranks[0].arena_bytes == (64 + PAGE) * (2 << 20) * 2 > ARENA
 
 
+def test_a_state_that_leaves_in_parts_needs_no_room_for_all_of_it() -> None:
+    where = placement(at(1, "llm", "say", walks=("decode",)), devices=("cuda:0", "cuda:1"))
+    made = plan(duet(), where, hardware(100 * GIB, 100 * GIB), CATALOGUE, sizes(token=2 << 20))
+    assert made.plan is not None
+    assert {(copy.bytes > ARENA, copy.parts, copy.transport) for copy in made.copies} == {(True, True, "cuda_ipc")}
+    assert [rank.arena_bytes for rank in made.plan.ranks] == [ARENA, ARENA]
+
+
 def test_caches_fill_the_memory_that_groups_name() -> None:
     made = planned(at(0, "*", memory="10GiB"), devices=("cuda:0",))
     (budget,) = budgets(made)

@@ -194,8 +194,8 @@ def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
 
 
 def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:
-    """Transport -> bytes, as the transports declare them; more where a default request's state, which is sent in one
-    piece, is larger."""
+    """Transport -> bytes, as the transports declare them; more where a default request's state is larger that is sent
+    in one piece."""
     found: dict[str, int] = {}
     for walk in plan.walks:
         for edge in walk.edges:
@@ -203,7 +203,7 @@ def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[
                 continue
             use = walk.uses[edge.source.use]
             if use.rank == rank.rank:
-                state = caches.get(use.states[0], 0) if use.op == "export" else 0
+                state = caches.get(use.states[0], 0) if use.op == "export" and not edge.parts else 0
                 found[edge.transport] = max(found.get(edge.transport, transports[edge.transport].arena_bytes), state)
     if rank.rank in spanning_ranks(plan):
         name = addressable(transports)

@@ -171,6 +171,9 @@ export interface CopyShown {
   target: number;
   bytes: number;
   largest: number;
+  transport: string;
+  /** It leaves in parts while it grows; otherwise whole. */
+  parts: boolean;
 }
 
 /** Where a loop of a Walk is iterated. */

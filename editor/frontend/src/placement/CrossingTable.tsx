@@ -131,7 +131,7 @@ function Way({ source, target }: { source: number; target: number }) {
   );
 }
 
-/** States go over whole: the cache of a request, where its Walks or its forks are on different ranks. */
+/** States go over whole or in parts: the cache of a request, where its Walks or its forks are on different ranks. */
 function StateTable({ copies }: { copies: readonly CopyShown[] }) {
   return (
     <Table
@@ -140,12 +140,13 @@ function StateTable({ copies }: { copies: readonly CopyShown[] }) {
         strings.placement.state,
         strings.placement.when,
         strings.placement.ranks,
+        strings.placement.transport,
         strings.placement.typicalRequest,
         strings.placement.largestRequest,
       ]}
     >
       <tbody>
-        {copies.map(({ state, walk, source, target, bytes, largest }) => (
+        {copies.map(({ state, walk, source, target, bytes, largest, transport, parts }) => (
           <tr key={`${state} ${walk} ${source} ${target}`} className="first">
             <td>
               <code>{state}</code>
@@ -153,6 +154,12 @@ function StateTable({ copies }: { copies: readonly CopyShown[] }) {
             <td>{walk === null ? strings.placement.betweenWalks : strings.placement.in(walk)}</td>
             <td>
               <Way source={source} target={target} />
+            </td>
+            <td>
+              <code>{transport}</code>{" "}
+              <span className="about">
+                {parts ? strings.placement.inPartsWhileItGrows : strings.placement.inOnePiece}
+              </span>
             </td>
             <td>{largest === 0 ? strings.placement.notKnown : showBytes(bytes)}</td>
             <td>{largest === 0 ? "" : showBytes(largest)}</td>

@@ -160,7 +160,11 @@ export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number
     [strings.placement.wiresThatCross, String(crossings), strings.placement.fromOneRankToAnother],
   ];
   if (plan.copies.length > 0)
-    figures.push([strings.placement.statesThatMove, String(plan.copies.length), strings.placement.wholeFromOneRank]);
+    figures.push([
+      strings.placement.statesThatMove,
+      String(plan.copies.length),
+      strings.placement.fromOneRankToAnother,
+    ]);
   return <Figures label={strings.placement.estimate} figures={figures} />;
 }
 

@@ -25,6 +25,8 @@ export const placement = {
   typicalRequest: "Typical request",
   largestRequest: "Largest request",
   betweenWalks: "between Walks",
+  inPartsWhileItGrows: "in parts while it grows",
+  inOnePiece: "in one piece",
   in: (walk: string) => `in ${walk}`,
   notKnown: "not known",
   // GroupTable.tsx
@@ -114,7 +116,6 @@ export const placement = {
   wiresThatCross: "Wires that cross",
   fromOneRankToAnother: "from one rank to another",
   statesThatMove: "States that move",
-  wholeFromOneRank: "whole, from one rank to another",
   estimate: "Estimate",
   walksToShowAndMove: "Walks to show and move",
   movesApplyToTheseWalks: "Moves apply to these Walks only.",
