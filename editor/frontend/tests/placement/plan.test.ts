@@ -415,6 +415,19 @@ describe("problems", () => {
     expect(spotOf(graphs, found("ok").placement, graph)).toMatchObject({ node: "llm", graph: true });
   });
 
+  it("of a rank that others hold a shard on are mended by the rank that serves", () => {
+    const { placement, plan } = found("ok");
+    const shared: Problem = {
+      code: "shared_shard",
+      pointer: "/placement/groups/1/ranks/0",
+      message: "rank 1 holds a shard of what rank 0 serves and nothing else; take rank 0, or another one",
+      severity: "error",
+    };
+    const [fix] = fixesOf(shared, placement, graph, plan);
+    expect(fix?.label).toBe("Move to rank 0");
+    expect(fix?.placement?.groups[1]).toEqual({ ...placement.groups[1], ranks: [0] });
+  });
+
   it("are mended by what certainly mends them", () => {
     const [more] = fixes("tight", "does_not_fit");
     expect(more?.label).toBe("Give it 31 GiB");

@@ -68,6 +68,16 @@ const MENDERS: Record<string, Mender> = {
     const fields = { ranks: [rank], tensor_parallel: 1, replicas: 1 };
     return [{ label: strings.placement.onlyRank(rank), placement: setGroup(placement, index, fields) }];
   },
+  shared_shard: (problem, placement, graph) => {
+    const { group: index } = spotOf(problem, placement, graph);
+    const [rank, first] = [...problem.message.matchAll(/rank (\d+)/g)].map((found) => Number(found[1]));
+    const group = placement.groups[index ?? -1];
+    if (!group || index === null || rank === undefined || first === undefined) return [];
+    const ranks = group.ranks.map((other) => (other === rank ? first : other));
+    return [
+      { label: strings.placement.moveToRankWithLowest(first), placement: setGroup(placement, index, { ranks }) },
+    ];
+  },
   unknown_node: (_problem, placement, graph) => [
     { label: strings.placement.removeNamesThatAreGone, placement: tidy(placement, graph) },
   ],
