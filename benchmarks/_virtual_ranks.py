@@ -87,8 +87,6 @@ class VirtualRanks:
         self.told: dict[str, list[float]] = defaultdict(list)
         """The time of each output of a run."""
         self.values: dict[str, list[Any]] = defaultdict(list)
-        self.carried = 0
-        """Bytes from rank to rank."""
 
     @property
     def now(self) -> float:
@@ -146,7 +144,6 @@ class VirtualRanks:
         match command:
             case Send():
                 nbytes, way = values.size(command.value), (rank, command.rank)
-                self.carried += nbytes
                 self._free[way] = max(self._free[way], now) + nbytes / self._link
                 self._come(command.rank, self._free[way] + LATENCY, Arrived(command.message, command.value))
             case Report(message=m.Emit(run=run), value=value) if value is not ABSENT:

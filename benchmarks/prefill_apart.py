@@ -58,7 +58,7 @@ def main() -> None:
     }
     with without_collections():
         alone = [row for prompt in given.prompts for row in lone(ways, prompt, given.rounds)]
-        beside = [written(name, way, given.tokens, given.readers) for name, way in ways.items()]
+        beside = written(ways, given)
     show("a lone request, in processor time of the ranks", alone)
     show(f"{WRITERS} answers, while nobody asks and while prompts of {LONG} tokens come", beside)
     figures = {"config": TINY, "link": given.link, "alone": alone, "beside": beside}
@@ -68,7 +68,7 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--prompts", type=int, nargs="+", default=[256, 1024, 3000], help="tokens of lone requests")
-    arguments.add_argument("--rounds", type=int, default=7, help="lone requests of each length")
+    arguments.add_argument("--rounds", type=int, default=5, help="after one that warms up")
     arguments.add_argument("--tokens", type=int, default=150, help="tokens of each of the answers at once")
     arguments.add_argument("--readers", type=int, default=6, help="long prompts that come meanwhile")
     arguments.add_argument("--link", type=float, default=50e6, help="bytes a second from rank to rank")
@@ -136,30 +136,45 @@ def lone(ways: dict[str, VirtualRanks], prompt: int, rounds: int) -> list[dict[s
     return rows
 
 
-def written(name: str, way: VirtualRanks, tokens: int, readers: int) -> Row:
-    """The times between tokens of all answers, from when all have begun until the first one ends. An answer that warms
-    up comes first."""
-    row: dict[str, Any] = {"ranks": name}
-    pause = 0.0
-    for case, prompts in (("warm-up", readers), ("alone", 0), ("beside", readers)):
-        began, before, runs = way.now, way.carried, [f"{case} {number}" for number in range(WRITERS)]
-        for run in runs:
-            asked(way, began, run, text(run, SHORT), tokens)
-        reading = [f"{case} reader {number}" for number in range(prompts)]
-        for number, run in enumerate(reading, 1):
-            asked(way, began + number * pause, run, text(run, LONG), 2)
-        way.run()
-        since, until = max(way.told[run][1] for run in runs), min(way.told[run][-1] for run in runs)
-        at = [[one for one in way.told[run] if since <= one <= until] for run in runs]
-        between = [later - sooner for times in at for sooner, later in pairwise(times)]
-        found = spread(between, 1e3) | {"mean": 1e3 * statistics.mean(between), "longest": 1e3 * max(between)}
-        row |= {f"{case} {kind} ms": found[kind] for kind in ("mean", "p95", "longest")} if case != "warm-up" else {}
-        # Spread over the time that the answers take alone.
-        pause = found["mean"] / 1e3 * tokens / (readers + 1)
-        row["MB carried"] = (way.carried - before) / 1e6
-        for run in (*runs, *reading):
-            way.forget(run)
-    return row | {f"{kind} of alone": row[f"beside {kind} ms"] / row[f"alone {kind} ms"] for kind in ("mean", "p95")}
+def written(ways: dict[str, VirtualRanks], given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The times between tokens of all answers, alone and beside long prompts. The ways and the cases take turns, as the
+    machine has other work too; the first round warms up."""
+    found: dict[tuple[str, bool], list[float]] = {(name, beside): [] for name in ways for beside in (False, True)}
+    for number in range(given.rounds + 1):
+        for name, way in ways.items():
+            alone = at_once(way, f"{number} alone", given.tokens, 0, 0.0)
+            # Spread over the time that the answers take alone.
+            pause = statistics.mean(alone) * given.tokens / (given.readers + 1)
+            beside = at_once(way, f"{number} beside", given.tokens, given.readers, pause)
+            found[name, False] += alone if number else []
+            found[name, True] += beside if number else []
+    rows: list[dict[str, Any]] = []
+    for name in ways:
+        row: dict[str, Any] = {"ranks": name}
+        for case, between in (("alone", found[name, False]), ("beside", found[name, True])):
+            row |= {f"{case} mean ms": 1e3 * statistics.mean(between), f"{case} p95 ms": spread(between, 1e3)["p95"]}
+            row[f"{case} longest ms"] = 1e3 * max(between)
+        rows.append(
+            row | {f"{one} of alone": row[f"beside {one} ms"] / row[f"alone {one} ms"] for one in ("mean", "p95")}
+        )
+    return rows
+
+
+def at_once(way: VirtualRanks, case: str, tokens: int, prompts: int, pause: float) -> list[float]:
+    """The times between tokens of all answers, from when all have begun until the first one ends. `pause`: seconds from
+    one long prompt to the next."""
+    began, runs = way.now, [f"{case} {number}" for number in range(WRITERS)]
+    for run in runs:
+        asked(way, began, run, text(run, SHORT), tokens)
+    reading = [f"{case} reader {number}" for number in range(prompts)]
+    for number, run in enumerate(reading, 1):
+        asked(way, began + number * pause, run, text(run, LONG), 2)
+    way.run()
+    since, until = max(way.told[run][1] for run in runs), min(way.told[run][-1] for run in runs)
+    at = [[one for one in way.told[run] if since <= one <= until] for run in runs]
+    for run in (*runs, *reading):
+        way.forget(run)
+    return [later - sooner for times in at for sooner, later in pairwise(times)]
 
 
 # ── the whole server ─────────────────────────────────────────────────────────────────────────────

@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("decoding", [], ["undisturbed", "threads", "in place", "ratio"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
-        ("prefill_apart", [], ["first of one", "two ranks, whole", "MB carried", "p95 of alone"]),
+        ("prefill_apart", [], ["first of one", "two ranks, whole", "beside longest ms", "p95 of alone"]),
         ("replicas", [], ["conversations", "found", "busiest", "us a run", "of one"]),
         ("spoken_host", ["--operations"], ["us a token", "us a frame", "operations a frame"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),
