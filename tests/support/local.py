@@ -85,10 +85,7 @@ class LocalDeployment:
         for one in self.engines.values():
             one.load()
         self.failed: dict[str, Any] = {}
-        self.moves = {
-            rank: StateMoves(one.transfers, lambda run: False, self.failed.__setitem__)
-            for rank, one in self.engines.items()
-        }
+        self.moves = self._moves()
         self.sends: list[Send] = []
         """What went from rank to rank."""
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
@@ -149,6 +146,12 @@ class LocalDeployment:
             for event in self.moves[rank].grown():
                 self._perform(rank, self.cores[rank].handle(event))
         return busy
+
+    def _moves(self) -> dict[Rank, StateMoves]:
+        return {
+            rank: StateMoves(one.transfers, lambda run: False, self.failed.__setitem__)
+            for rank, one in self.engines.items()
+        }
 
     def gate(self, rank: Rank, order: Gate) -> None:
         self._perform(rank, self.cores[rank].handle(Gated(order)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from walkgraph.wire.spanning import BetweenParts, LaunchedTo
 
 OFFSET = 64
 """Where inboxes begin in what peers have opened."""
+LONGEST = 60.0
+"""Seconds for what takes one at most on an idle machine."""
 
 
 class Node:
@@ -63,7 +66,7 @@ class Node:
         """In its thread, between two steps; waits for it."""
         done = threading.Event()
         self.mail.put(lambda: (what(), done.set()))
-        assert done.wait(60), "it waits for ever"
+        assert done.wait(LONGEST), "it waits for ever"
 
     def add(self, call: LoopCall) -> None:
         self.mail.put(lambda: self.engine.add_loop(call))
@@ -89,7 +92,7 @@ class Node:
     def _live(self) -> None:
         while True:
             try:
-                mail = self.mail.get(block=self.engine.idle, timeout=60)
+                mail = self.mail.get(block=self.engine.idle, timeout=LONGEST)
             except queue.Empty:
                 mail = _nothing
             if mail is None:
@@ -122,7 +125,8 @@ def connected(*nodes: Node) -> None:
 
 def quiet(nodes: Sequence[Node], *, parts: bool = True) -> bool:
     """All mail taken and nothing to be done; with `parts` nothing held either."""
-    for _ in range(200):
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end:
         for one in nodes:
             one.do(lambda: None)
         # Twice, for who was looked at first may have mail from who was looked at last.

@@ -58,6 +58,7 @@ class Threaded(LocalDeployment):
                 engine.prepare(loop)
         self.outputs = defaultdict(lambda: defaultdict(list))
         self.failed: dict[str, Any] = {}
+        self.moves = self._moves()
         self.times = defaultdict(list)
         self.ends = defaultdict(list)
         self.observed, self.halted = [], []

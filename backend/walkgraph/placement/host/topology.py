@@ -75,8 +75,10 @@ class Topology:
 
 
 def numa_nodes(sysfs: Path = SYSFS) -> tuple[NumaNode, ...]:
-    """The NUMA nodes that have processors."""
-    found = [_node(folder) for folder in (sysfs / "devices/system/node").glob("node[0-9]*")]
+    """The NUMA nodes that have processors; none where they can't be read."""
+    found: list[NumaNode | None] = []
+    with contextlib.suppress(OSError):
+        found = [_node(folder) for folder in (sysfs / "devices/system/node").glob("node[0-9]*")]
     return tuple(sorted((node for node in found if node and node.cpus), key=lambda node: node.number))
 
 
