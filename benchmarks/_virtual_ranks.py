@@ -73,7 +73,7 @@ class VirtualRanks:
         self._plan = replace(made, ranks=tuple(replace(one, kv_bytes=1 << 28) for one in made.ranks))
         ranks = [one.rank for one in made.ranks]
         self._cores = {rank: Core(self._plan, rank, Variants(self._plan, rank, fused=True)) for rank in ranks}
-        self._engines = {rank: Engine(self._plan, rank, threads=1, mix=CPU_MIX) for rank in ranks}
+        self._engines = {rank: Engine(self._plan, rank, threads=1, mix=CPU_MIX, threaded=False) for rank in ranks}
         for engine in self._engines.values():
             engine.load()
         self._moves = {rank: StateMoves(one.transfers, lambda run: False, _fail) for rank, one in self._engines.items()}

@@ -23,6 +23,7 @@ from zlib import crc32
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _common import show, write
 from _runtime import bundled_graph

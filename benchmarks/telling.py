@@ -8,11 +8,15 @@ recorded behind a launch, whose time is queried after it was reached, timed and 
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from _common import ROOT, Row, show, write
 from _runtime import device_name
 

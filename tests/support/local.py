@@ -78,7 +78,7 @@ class LocalDeployment:
         }
         self.engines = {
             rank.rank: self.engine_type(
-                self.plan, rank.rank, threads=threads, weights_roots=roots, **engine, **options_of(rank)
+                self.plan, rank.rank, threads=threads, weights_roots=roots, threaded=False, **engine, **options_of(rank)
             )
             for rank in serving
         }

@@ -51,7 +51,7 @@ class Threaded(LocalDeployment):
         tables = assemble(Assignment(graph, placement), catalogue())
         self.plan = replace(tables, ranks=tuple(replace(r, kv_bytes=kv_bytes, device="cpu") for r in tables.ranks))
         self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
-        self.engines = {rank.rank: Engine(self.plan, rank.rank, threads=1) for rank in self.plan.ranks}
+        self.engines = {rank.rank: Engine(self.plan, rank.rank, threads=1, threaded=False) for rank in self.plan.ranks}
         for rank, engine in self.engines.items():
             engine.load()
             for loop in self.cores[rank].loops():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 
@@ -17,11 +18,11 @@ from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.calls.readback import chained, host_ports, read_of
 from walkgraph.engine.calls.runner import Runner
-from walkgraph.engine.calls.schedule import Mix
+from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.capture import Capturer, MakeCapturer
 from walkgraph.engine.device.clocks import Stopwatch
-from walkgraph.engine.device.outside import Outside
+from walkgraph.engine.device.outside import FIRSTHAND, Outside
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.attention_backends import AttentionBackends
@@ -45,6 +46,38 @@ Progress = Callable[[str, float], None]
 """Takes what is going on, and the share done, 0 to 1."""
 
 
+class EngineOptions(TypedDict, total=False):
+    """What a rank's engine is started with."""
+
+    weights_roots: Sequence[Path]
+    """The folders that weights are searched in."""
+    mix: Mix
+    """How many rows batches have."""
+    capture: bool
+    """Record the steps of loops as CUDA graphs; true by default."""
+    prefix_cache: bool
+    """Compute a beginning that sequences share once; true by default."""
+    shared_pages: bool
+    """Share beginnings also where they are runs of different owners."""
+    batch_invariant: bool
+    """A run's numbers don't depend on other runs: calls are served one by one, no prefix is shared, and a loop has one
+    row a launch unless its steps are `invariant`. That holds for one number of `threads`."""
+    threaded: bool
+    """Threads make the calls of threaded operators; true by default. Otherwise batches follow from the calls alone, and
+    not from how long these take."""
+    outside: Outside
+    """What its choices follow from besides its calls."""
+    faults: FaultPoints | None
+    kept: KeptOperators | None
+    """The operators of the plan before."""
+    memo: Memo | None
+    """Outputs of deterministic calls, which need not be made again."""
+    capturer: MakeCapturer
+    """Records steps."""
+    shard: Shard
+    """The rank's place in a tensor-parallel group."""
+
+
 @dataclass(frozen=True)
 class EngineParts:
     """The parts of one rank's engine."""
@@ -62,33 +95,36 @@ class EngineParts:
 
 
 class EngineBuilder:
-    def __init__(  # noqa: PLR0913 - as `Engine`, each by its name
+    def __init__(  # noqa: PLR0913 - what a rank is started with, each by its name
         self,
         plan: Plan,
         here: RankPlan,
-        roots: Sequence[Path],
         *,
-        mix: Mix,
-        capture: bool,
-        prefix_cache: bool,
+        weights_roots: Sequence[Path] = (),
+        mix: Mix = MIX,
+        capture: bool = True,
+        prefix_cache: bool = True,
         shared_pages: bool = False,
-        batch_invariant: bool,
-        outside: Outside,
+        batch_invariant: bool = False,
+        threaded: bool = True,
+        outside: Outside = FIRSTHAND,
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
         memo: Memo | None = None,
         capturer: MakeCapturer = Capturer,
         shard: Shard = WHOLE,
     ) -> None:
-        """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
-        self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
+        """Takes `EngineOptions`."""
+        self._plan, self._here, self._roots, self._capture = plan, here, weights_roots, capture
         self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
-        self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
+        self._prefix_cache, self.invariant = prefix_cache and not batch_invariant, batch_invariant
+        """`invariant`: a run's numbers don't depend on other runs."""
         self.watch = Stopwatch(self._device, outside.own, outside)
         """Times its work."""
-        self._outside, self._clock, self._faults, self._kept = outside, outside.time, faults, kept
+        self._outside, self.clock, self._faults, self._kept = outside, outside.time, faults, kept
         self._memo, self._shared_pages, self._shard = memo, shared_pages, shard
+        self._threads = Threads(outside) if threaded else None
         self._make = capturer
         self._capturer = cache(lambda device: capturer(device, enabled=capture, priority=-1))
 
@@ -103,13 +139,13 @@ class EngineBuilder:
             states,
             self._here.rank,
             reads=lambda call: read_of(call, ports.get(call.node, ())),
-            clock=self._clock,
+            clock=self.clock,
             marks=self.watch.mark,
             stamp=self.watch.stamp,
             faults=self._faults,
             digested=digested(self._plan, self._here).__contains__,
         )
-        playbacks = Playbacks(self._clock)
+        playbacks = Playbacks(self.clock)
         calls = CallScheduler(
             nodes,
             runner,
@@ -118,10 +154,10 @@ class EngineBuilder:
             mix=self._mix,
             device=self._device,
             watch=self.watch,
-            clock=self._clock,
+            clock=self.clock,
             kept=self._kept_calls(limits),
             playbacks=playbacks,
-            threads=Threads(self._outside),
+            threads=self._threads,
         )
         states.before_use = calls.make_deferred
         device = LoopDevice(
@@ -131,11 +167,11 @@ class EngineBuilder:
             watch=self.watch,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
-            clock=self._clock,
+            clock=self.clock,
         )
         suspended = SuspendedRuns()
         loops = LoopScheduler(
-            device, playbacks, watch=self.watch, here=suspended.here, clock=self._clock, faults=self._faults
+            device, playbacks, watch=self.watch, here=suspended.here, clock=self.clock, faults=self._faults
         )
         holds = RunHolds(calls.schedule, calls.in_flight, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells, self._outside.mark)
@@ -162,7 +198,7 @@ class EngineBuilder:
     def warm(self, engine: WarmableEngine, parts: EngineParts, progress: Progress) -> None:
         """Warm up through the engine's `step`, then capture steps. Raises `RunFailed`."""
         warm_up(engine, self._plan, nodes_here(self._plan, self._here), parts.nodes, progress)
-        with invariance.batch_invariant(self._invariant):
+        with invariance.batch_invariant(self.invariant):
             capture_steps(parts.nodes, parts.captured, progress)
 
     def _kept_calls(self, limits: StateLimits) -> KeptCalls | None:
@@ -176,6 +212,6 @@ class EngineBuilder:
 
     def _captured(self, states: StateTable, device: torch.device) -> CapturedSteps | None:
         capturer = self._make(device, enabled=self._capture, priority=0)
-        most = 1 if self._invariant else None
+        most = 1 if self.invariant else None
         steps = CapturedSteps(capturer, most=most, marks=self.watch.mark, states=states)
         return steps if capturer.enabled else None

@@ -10,24 +10,19 @@ Batches and steps of the device loops are launched in turn, as `Mix` says, and a
 about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
+from typing import Unpack
 
 import torch
 
 from walkgraph.abi.calls import Call
-from walkgraph.collectives.base import WHOLE, Shard
-from walkgraph.engine.build import EngineBuilder, Progress
+from walkgraph.engine.build import EngineBuilder, EngineOptions, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
-from walkgraph.engine.calls.memo import Memo
-from walkgraph.engine.calls.schedule import MIX, Mix
-from walkgraph.engine.device.capture import Capturer, MakeCapturer
-from walkgraph.engine.device.outside import FIRSTHAND, Outside
 from walkgraph.engine.figures import FigureReader
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.engine.load import KeptOperators, rank_plan
+from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
 from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory, PeerWorker
 from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
@@ -35,59 +30,20 @@ from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
-from walkgraph.wire.fault_points import FaultPoints
 
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
 
 class Engine:
-    def __init__(  # noqa: PLR0913 - what a rank is started with, each by its name
-        self,
-        plan: Plan,
-        rank: Rank,
-        *,
-        weights_roots: Sequence[Path] = (),
-        threads: int | None = None,
-        mix: Mix = MIX,
-        capture: bool = True,
-        prefix_cache: bool = True,
-        shared_pages: bool = False,
-        batch_invariant: bool = False,
-        outside: Outside = FIRSTHAND,
-        faults: FaultPoints | None = None,
-        kept: KeptOperators | None = None,
-        memo: Memo | None = None,
-        capturer: MakeCapturer = Capturer,
-        shard: Shard = WHOLE,
-    ) -> None:
-        """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
-        have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
-        share once; with `shared_pages` also where they are runs of different owners. `batch_invariant`: a run's numbers
-        don't depend on other runs: calls are served one by one, no prefix is shared, and a loop has one row a launch
-        unless its steps are `invariant`. That holds for one number of `threads`. `outside`: what its choices follow
-        from besides its calls. `kept`: the operators of the plan before. `memo`: outputs of deterministic calls, which
-        need not be made again. `capturer`: records steps. `shard`: the rank's place in a tensor-parallel group.
-        Nothing is loaded before `load`."""
+    def __init__(self, plan: Plan, rank: Rank, *, threads: int | None = None, **options: Unpack[EngineOptions]) -> None:
+        """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. Nothing is loaded before
+        `load`."""
         if threads is not None:
             torch.set_num_threads(threads)
-        self._clock, self._invariant, here = outside.time, batch_invariant, rank_plan(plan, rank)
+        here = rank_plan(plan, rank)
         self._device = torch.device(here.device)
-        self._builder = EngineBuilder(
-            plan,
-            here,
-            weights_roots,
-            mix=mix,
-            capture=capture,
-            prefix_cache=prefix_cache,
-            shared_pages=shared_pages,
-            batch_invariant=batch_invariant,
-            outside=outside,
-            faults=faults,
-            kept=kept,
-            memo=memo,
-            capturer=capturer,
-            shard=shard,
-        )
+        self._builder = EngineBuilder(plan, here, **options)
+        self._clock, self._invariant = self._builder.clock, self._builder.invariant
         self._watch, self._parts = self._builder.watch, self._builder.parts()
         parts = self._parts
         self.calls, self.loops = parts.calls, parts.loops
@@ -177,7 +133,8 @@ class Engine:
     @property
     def wakes(self) -> int | None:
         """The descriptor of a file that is readable once a thread has made a call; None if none makes any."""
-        return self.calls.threads.wakes if self.calls.in_flight.threaded else None
+        threads = self.calls.threads
+        return threads.wakes if threads is not None and self.calls.in_flight.threaded else None
 
     def cancel(self, run: str) -> list[Call]:
         """Remove a run's calls and loops and return the calls that had not begun. Its states stay until `drop`."""

@@ -68,10 +68,11 @@ class CallScheduler:
         clock: Callable[[], float],
         kept: KeptCalls | None = None,
         playbacks: Playbacks,
-        threads: Threads,
+        threads: Threads | None,
     ) -> None:
         """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
-        `device`: the rank's device. `kept`: finds calls whose outputs are known."""
+        `device`: the rank's device. `kept`: finds calls whose outputs are known. `threads`: make calls of threaded
+        operators; None: they are made like others."""
         self._kept, self._playbacks, self._times = kept, playbacks, StepTimes()
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
@@ -150,7 +151,8 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
-        if operator.threaded and loaded.device.type == "cpu" and not 0 < self._times.of(loaded.index) < QUICK_SECONDS:
+        quick = 0 < self._times.of(loaded.index) < QUICK_SECONDS
+        if self.threads is not None and operator.threaded and loaded.device.type == "cpu" and not quick:
             return ReadyCall(call, BatchKey("thread", loaded.index, None), 1)
         place = "turn" if call.timed is None else "play"
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
@@ -220,7 +222,7 @@ class CallScheduler:
     def launch_threads(self) -> bool:
         """Let threads make calls of threaded operators, as many as there are threads."""
         some = False
-        while self.schedule and len(self.in_flight.threaded) < THREADS:
+        while self.threads is not None and self.schedule and len(self.in_flight.threaded) < THREADS:
             batch = self.schedule.next(0, fits=_threaded)
             if batch is None:
                 break
@@ -274,7 +276,7 @@ class CallScheduler:
         if self._unlaunched:
             events += [event for done in self._unlaunched for event in self._never_launched(done)]
             self._unlaunched.clear()
-        if self.in_flight.threaded:
+        if self.threads is not None and self.in_flight.threaded:
             self.threads.heard()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
