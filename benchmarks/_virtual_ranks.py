@@ -4,14 +4,19 @@ that the rank's work takes. So ranks run side by side, however few processors th
 import contextlib
 import gc
 import heapq
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.commands import performed
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.schedule import CPU_MIX
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
@@ -28,22 +33,14 @@ from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
-    Allow,
     Arrived,
     BeginMove,
     Cancelled,
     Command,
-    DropStates,
     Event,
-    LetPart,
-    MoveState,
-    Release,
     Report,
-    RunCall,
-    RunLoop,
     Send,
     Started,
-    TakePart,
 )
 from walkgraph.worker.interfaces import called
 from walkgraph.worker.io import values
@@ -81,9 +78,9 @@ class VirtualRanks:
         self._coming: dict[Rank, list[tuple[float, int, Event]]] = {rank: [] for rank in ranks}
         self._numbers = count()
         self._said: list[tuple[Rank, Command]] = []
-        """What the turn of a rank sends, at its end."""
+        """The commands of a rank's turn that send something, at its end."""
         self._free: dict[tuple[Rank, Rank], float] = defaultdict(float)
-        """When a link has carried what it was given."""
+        """The time at which a link has carried what it was given."""
         self.told: dict[str, list[float]] = defaultdict(list)
         """The time of each output of a run."""
         self.values: dict[str, list[Any]] = defaultdict(list)
@@ -107,7 +104,7 @@ class VirtualRanks:
         self.run()
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Run until nothing is left to do."""
         while (turn := min(self._turns(), default=None)) is not None:
             self._turn(*turn)
 
@@ -156,28 +153,16 @@ class VirtualRanks:
 
     def _follow(self, rank: Rank, commands: list[Command]) -> None:
         for command in commands:
-            self._perform(rank, self._engines[rank], command)
+            self._perform(rank, command)
 
-    def _perform(self, rank: Rank, engine: Engine, command: Command) -> None:
-        match command:
-            case RunCall(call=call):
-                engine.add(call)
-            case RunLoop(call=loop):
-                engine.add_loop(loop)
-            case Allow(ref=ref, upto=upto, items=items, fed=fed):
-                engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
-            case BeginMove() if not self._parts:
-                pass
-            case MoveState() | BeginMove() | LetPart() | TakePart():
-                for event in self._moves[rank].perform(command):
-                    self._follow(rank, self._cores[rank].handle(event))
-            case DropStates(keys=keys):
-                engine.states.drop(keys)
-            case Release(run=run):
-                self._moves[rank].forget(run)
-                engine.drop(run)
-            case _:
-                self._said.append((rank, command))
+    def _perform(self, rank: Rank, command: Command) -> None:
+        if isinstance(command, BeginMove) and not self._parts:
+            return
+        events = performed(command, self._engines[rank], self._moves[rank])
+        if events is None:
+            self._said.append((rank, command))
+        for event in events or ():
+            self._follow(rank, self._cores[rank].handle(event))
 
 
 def _fail(run: str, error: ErrorInfo) -> None:

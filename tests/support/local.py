@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.support.commands import performed
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
@@ -24,26 +25,15 @@ from walkgraph.wire.watching import Gate, Halted
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import (
     ABSENT,
-    Allow,
     Arrived,
-    BeginMove,
     Cancelled,
     Command,
-    DropStates,
     Extended,
-    FreeLoops,
     Gated,
-    HoldLoops,
-    LetPart,
-    MoveState,
     Observe,
-    Release,
     Report,
-    RunCall,
-    RunLoop,
     Send,
     Started,
-    TakePart,
 )
 from walkgraph.worker.interfaces import called
 from walkgraph.worker.io.moving import StateMoves
@@ -87,7 +77,7 @@ class LocalDeployment:
         self.failed: dict[str, Any] = {}
         self.moves = self._moves()
         self.sends: list[Send] = []
-        """What went from rank to rank."""
+        """The messages that went from rank to rank."""
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.observed: list[Observe] = []
         self.halted: list[Halted] = []
@@ -168,32 +158,17 @@ class LocalDeployment:
                 self._command(rank, self.engines[rank], command)
 
     def _command(self, rank: Rank, engine: Engine, command: Command) -> None:
+        events = performed(command, engine, self.moves[rank])
+        for event in events or ():
+            self._perform(rank, self.cores[rank].handle(event))
         match command:
-            case RunCall(call=call):
-                engine.add(call)
-            case RunLoop(call=loop):
-                engine.add_loop(loop)
-            case Allow(ref=ref, upto=upto, items=items, fed=fed):
-                engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto, items, fed)
-            case MoveState() | BeginMove() | LetPart() | TakePart():
-                for event in self.moves[rank].perform(command):
-                    self._perform(rank, self.cores[rank].handle(event))
             case Send():
                 self.sends.append(command)
                 self._sent.append((command.rank, Arrived(command.message, command.value)))
-            case HoldLoops(run=run):
-                engine.holds.hold_loops(run)
-            case FreeLoops(run=run):
-                engine.holds.release_loops(run)
             case Observe():
                 self.observed.append(command)
-            case DropStates(keys=keys):
-                engine.states.drop(keys)
-            case Release(run=run):
-                self.moves[rank].forget(run)
-                engine.drop(run)
             case _:
-                raise AssertionError(f"the worker has a command that is not known here: {command}")
+                assert events is not None, f"the worker has a command that is not known here: {command}"
 
     def _report(self, report: Report) -> None:
         match report.message:

@@ -100,7 +100,7 @@ async def test_a_shard_that_dies_ends_its_group_and_all_come_back(lost: int) -> 
 
 
 async def watched(folder: Path, shards: int) -> Hearing:
-    """What is told of one recorded run."""
+    """The telemetry of one recorded run."""
     heard = Hearing(folder / f"heard{shards}")
     graph, plan = planned("llm", {"llm": "random:qwen3-tiny:0"}, shards)
     async with deployed(graph, plan, telemetry=heard.address) as deployment:

@@ -47,12 +47,12 @@ Progress = Callable[[str, float], None]
 
 
 class EngineOptions(TypedDict, total=False):
-    """What a rank's engine is started with."""
+    """The options that a rank's engine is started with."""
 
     weights_roots: Sequence[Path]
     """The folders that weights are searched in."""
     mix: Mix
-    """How many rows batches have."""
+    """The number of rows in batches."""
     capture: bool
     """Record the steps of loops as CUDA graphs; true by default."""
     prefix_cache: bool
@@ -66,7 +66,7 @@ class EngineOptions(TypedDict, total=False):
     """Threads make the calls of threaded operators; true by default. Otherwise batches follow from the calls alone, and
     not from how long these take."""
     outside: Outside
-    """What its choices follow from besides its calls."""
+    """The clock and the device's progress, which its choices follow from besides its calls."""
     faults: FaultPoints | None
     kept: KeptOperators | None
     """The operators of the plan before."""

@@ -22,7 +22,7 @@ class Places:
     devices: tuple[str, ...] = ()
     """Device of each rank."""
     serving: tuple[int, ...] = ()
-    """For each rank, the rank that serves for it: itself, or the first of its shards."""
+    """The rank that serves for each rank: itself, or the first of its shards."""
     nodes: frozenset[str] = frozenset()
     follows: frozenset[tuple[str, str]] | None = None
     """(node, another that may wait for it), through edges, streams and states of a Walk."""

@@ -232,8 +232,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...] = ()
     """Device of each rank of the deployment: `cuda:0`, `cpu`; empty if unknown."""
     serving: tuple[int, ...] = ()
-    """For each rank of the deployment, the rank that serves for it: itself, or the first of its shards; empty if
-    unknown."""
+    """The rank that serves for each rank of the deployment: itself, or the first of its shards; empty if unknown."""
     names: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     blocks: Blocks = Blocks()

@@ -65,7 +65,7 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     batch_invariant: bool = False
     """A run's numbers don't depend on the other runs in its batches."""
     numa_binding: bool = True
-    """On a host with several NUMA nodes, ranks with a GPU run on the processors of its node."""
+    """Ranks with a GPU run on the processors of its NUMA node, on a host with several."""
     changing: bool = False
     """Its processes are to take up other plans: nothing of a plan is made to stay, but for the outputs of all
     deterministic nodes."""

@@ -140,7 +140,7 @@ class PartStored(Struct, frozen=True):
     rank: Rank
     """The peer."""
     held: int
-    """As in `PartTaken`."""
+    """Tokens that this rank has now, as in `PartTaken`."""
 
 
 Event = (
@@ -222,7 +222,7 @@ class TakePart(Struct, frozen=True):
     rank: Rank
     """The peer."""
     arriving: StateKey
-    """What has come so far, a state by itself until the last part is there."""
+    """The key of what has come so far, a state by itself until the last part is there."""
     target: StateKey
     """The state that it will replace. What that holds is no longer valid."""
     value: Any

@@ -68,7 +68,7 @@ def test_a_checkpoint_is_read_in_parts(kind: str, count: int, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("count", "redundant"), [(2, 0), (4, 0), (2, 2)])
 def test_of_whole_experts_only_the_shards_own_are_read(count: int, redundant: int, tmp_path: Path) -> None:
-    """By the loads that the folder has, one list for each layer."""
+    """Experts are dealt by the loads that the folder has, one list for each layer."""
     folder, how = language_model("qwen3_moe", tmp_path), ExpertParallel(redundant)
     llm, whole = read_llm(folder).llm, load_language_model(folder, read_llm(folder).llm, **ON).state_dict()
     mixtures = [layer for layer in range(llm.layers) if llm.experts_of(layer)]

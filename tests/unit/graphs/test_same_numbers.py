@@ -69,7 +69,7 @@ class Model(NamedTuple):
 
     name: str
     source: str = ""
-    """Of its language model, where it isn't that of `BUNDLED`."""
+    """The weights of its language model, where these aren't those of `BUNDLED`."""
 
 
 DENSE, MIXED, SPOKEN = Model("llm", "random:qwen3-tiny:0"), Model("llm"), Model("orpheus")
@@ -128,8 +128,8 @@ def numbers(model: Model, placement: Placement, shards: Mapping[int, Shard] | No
 
 
 def named(plan: Plan, alternative: int, calls: Numbers) -> Iterator[tuple[Any, Any]]:
-    """With the names of uses, and with the turns of each Walk in place of steps: the numbers of both depend on where
-    states move."""
+    """Return the calls with the names of uses, and with the turns of each Walk in place of steps: the numbers of both
+    depend on where states move."""
     uses = {walk.name: [use.name for use in walk.uses] for walk in plan.walks_of(alternative)}
     steps: dict[str, set[int]] = {}
     for walk, step, *_ in calls:

@@ -38,11 +38,11 @@ class ThreadedWork(Generic[T]):
         self.mark: Mark = outside.mark(_Ended(future))
 
     def result(self) -> T:
-        """What the work has returned. Raises what it has raised. Waits for its end, as `span` does."""
+        """Return the work's result, or raise its exception. Waits for its end, as `span` does."""
         return self._future.result().outcome.result()
 
     def span(self) -> tuple[float, float]:
-        """When the work began and ended."""
+        """Return the times at which the work began and ended."""
         if self._span is None:
             done = self._future.result()
             self._span = self._outside.span(done.began, done.ended)

@@ -1,4 +1,4 @@
-"""What of a state has left for another rank, where it leaves in parts while it grows."""
+"""The progress of a state that leaves for another rank in parts, while it grows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Departure:
     before: int = 0
     """Tokens that were there when it began. The receiver may have them from an earlier time."""
     of: object = None
-    """What is leaving. If the state holds something else by now, it was replaced, and leaves anew."""
+    """The state that is leaving. If the state holds something else by now, it was replaced, and leaves anew."""
     tokens: list[int] = field(default_factory=list[int])
     """Tokens of each sequence that have left, or that the receiver has."""
     offered: bool = False

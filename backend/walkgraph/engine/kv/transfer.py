@@ -210,7 +210,7 @@ class StateTransfer:
 
 
 class _TokenNames:
-    """What the tokens of sequences are, as ranks tell each other."""
+    """The names by which ranks tell each other what the tokens of sequences are."""
 
     def __init__(self, states: StateTable, nodes: Mapping[str, NodeLike]) -> None:
         self._states, self._nodes = states, nodes

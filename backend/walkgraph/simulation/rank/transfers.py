@@ -67,7 +67,7 @@ class SimulatedTransfers:
         return len(tokens)
 
     def _followed(self, departure: Departure) -> list[int]:
-        """What the state holds; if it doesn't begin with what has left, it was replaced, and leaves anew."""
+        """The content of the state; if it doesn't begin with what has left, it was replaced, and leaves anew."""
         tokens, known = self._tokens(departure.key), departure.of
         gone = departure.tokens[0] if departure.tokens else 0
         if not isinstance(known, list) or tokens[:gone] != known[:gone]:
@@ -87,7 +87,7 @@ class SimulatedTransfers:
         return names[:held]
 
     def _behind(self, arriving: StateKey, target: StateKey, value: Contents) -> list[int]:
-        """What has come, with these tokens behind it."""
+        """The content that has come, with these tokens behind it."""
         if not value["since"]:
             self._states.drop((arriving, target))
         before = self._tokens(arriving)

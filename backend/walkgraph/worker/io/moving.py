@@ -146,7 +146,8 @@ class StateMoves:
 
 
 def _attempted(act: Callable[[], T]) -> tuple[T | None, ErrorInfo | None]:
-    """What an act gives, or the error of the run whose states can't be moved. Raises what is no fault of a run."""
+    """Return what an act gives, or the error of the run whose states can't be moved. Raises whatever is no fault of a
+    run."""
     try:
         return act(), None
     except WalkgraphError as error:

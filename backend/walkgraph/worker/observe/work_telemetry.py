@@ -283,7 +283,7 @@ class WorkTelemetry:
 
 
 class _Hop(NamedTuple):
-    """Where a value goes from one rank to another."""
+    """The edge or stream by which a value goes from one rank to another."""
 
     edge: int
     """Edge of the step's Walk, or a stream."""

@@ -61,7 +61,7 @@ class RepeatedOutside:
         return span
 
     def here(self, began: float, finished: float) -> tuple[float, float]:
-        """When this shard did what the first one did at these times, as far as that is known here."""
+        """Return the times at which this shard did what the first one did at these, as far as they are known here."""
         return self._spans.get((began, finished)) or (self._here(began), self._here(finished))
 
     def _here(self, at: float) -> float:

@@ -226,8 +226,8 @@ class Calls:
 
 
 def arriving_key(run: RunId, state: str, step: int) -> StateKey:
-    """What has come of a state by the step that moves it. It belongs to the run, even if the state is a session's, so
-    that nothing is left of it when the run fails."""
+    """The key of what has come of a state by the step that moves it. It belongs to the run, even if the state is a
+    session's, so that nothing is left of it when the run fails."""
     return StateKey(run, state, (-1, step))
 
 

@@ -159,7 +159,7 @@ def test_what_is_counted_is_the_prompt_once_and_every_spoken_token(engine: Engin
 
 
 def tensors(engine: Engine, key: StateKey) -> dict[str, Tensor]:
-    """What a state holds, without the names of its tokens."""
+    """The tensors of a state, without the names of its tokens."""
     return {name: value for name, value in engine.transfers.export(key).items() if isinstance(value, Tensor)}
 
 
