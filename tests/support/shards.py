@@ -33,8 +33,8 @@ class Imagined:
     def sum(self, x: Tensor) -> Tensor:
         return x * self.times
 
-    def gather(self, x: Tensor) -> Tensor:
-        return torch.cat([x] * self.count, -1)
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
+        return torch.cat([x] * self.count, dim)
 
     def close(self) -> None:
         pass

@@ -140,7 +140,8 @@ def collected(index: int, count: int, at: str, form: str) -> list[Any]:
             found.view(torch.uint8).numpy() if found.numel() else b""
             for dtype in DTYPES
             for shape in SHAPES
-            for found in (shard.sum(part(index, shape, dtype)), shard.gather(part(index, shape, dtype)))
+            for mine in (part(index, shape, dtype),)
+            for found in (shard.sum(mine), shard.gather(mine), shard.gather(mine, 0))
         ]
     finally:
         shard.close()
@@ -159,6 +160,7 @@ def naive(count: int, shape: tuple[int, ...], dtype: torch.dtype) -> Iterator[to
     parts = [part(index, shape, dtype) for index in range(count)]
     yield naive_sum(parts)
     yield torch.cat(parts, -1)
+    yield torch.cat(parts, 0)
 
 
 def bits(x: torch.Tensor) -> bytes:

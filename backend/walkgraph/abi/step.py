@@ -39,6 +39,9 @@ class StepSpec:
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> tokens of a block that a step attends with the whole context and does not keep. Such a slot appends
     nothing."""
+    queries: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Slot of `scratch` -> tokens of each block whose attention this process needs, as other shards of its group need
+    the others'; a slot that isn't named: all of them."""
     fractions: frozenset[str] = frozenset()
     """Paged slots whose positions may be fractions: the step finds them in float32."""
     contexts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -58,7 +61,8 @@ class StepSpec:
 
     @cached_property
     def key(self) -> Hashable:
-        parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, self.scratch)
+        blocks = self.scratch, self.queries
+        parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, *blocks)
         return (self.variant, self.fractions, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
 
 
@@ -78,7 +82,8 @@ class PagedRows(NamedTuple):
 
 class Block(Placed, Protocol):
     """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row, R = B * n. Each
-    token attends its row's context, which is in `k` and `v` already, and its whole block."""
+    token attends its row's context, which is in `k` and `v` already, and its whole block. Of a slot that the spec names
+    in `queries`, a call takes the queries of so many tokens for each row."""
 
     positions: Tensor
     """int64 `[B]`: rope position of the row's next token."""

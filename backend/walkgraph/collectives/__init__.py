@@ -1,1 +1,1 @@
-"""Sums and concatenations over the shards of a tensor-parallel group."""
+"""Sums and concatenations over the shards of a group."""

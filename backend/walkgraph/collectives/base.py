@@ -1,5 +1,5 @@
-"""A shard of a tensor-parallel group: a process that holds a part of a network's weights and computes it together with
-the others.
+"""A shard of a group: a process that computes a network together with the others, with a part of its weights or for a
+part of its rows.
 
 Layers see only `Shard`; the forms that join processes have one file each.
 """
@@ -41,8 +41,9 @@ class Shard(Protocol):
         float32. Raises ShardLost, OutOfStep."""
         ...
 
-    def gather(self, x: Tensor) -> Tensor:
-        """The shards' `x` `[..., n]`, in their order -> `[..., n * count]`. Raises ShardLost, OutOfStep."""
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
+        """The shards' `x`, in their order, one behind the other in a dimension: `[..., n]` -> `[..., n * count]` in the
+        last one. Raises ShardLost, OutOfStep."""
         ...
 
     def close(self) -> None:
@@ -60,7 +61,7 @@ class _Whole:
     def sum(self, x: Tensor) -> Tensor:
         return x
 
-    def gather(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
         return x
 
     def close(self) -> None:
@@ -79,6 +80,7 @@ def added_up(parts: Sequence[Tensor]) -> Tensor:
     return total.to(parts[0].dtype)
 
 
-def side_by_side(parts: Tensor) -> Tensor:
-    """parts `[count, ..., n]` -> `[..., n * count]`, as `Shard.gather` defines it."""
-    return parts.movedim(0, -2).flatten(-2)
+def side_by_side(parts: Tensor, dim: int) -> Tensor:
+    """parts `[count, ...]`, one of each shard -> their concatenation, as `Shard.gather` defines it."""
+    at = dim % (parts.dim() - 1)
+    return parts.movedim(0, at).flatten(at, at + 1)

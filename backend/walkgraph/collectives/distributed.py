@@ -46,8 +46,8 @@ class DistributedShard:
             dist.all_reduce(total)
         return total
 
-    def gather(self, x: Tensor) -> Tensor:
-        return side_by_side(self._parts(x))
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
+        return side_by_side(self._parts(x), dim)
 
     def close(self) -> None:
         dist.destroy_process_group()

@@ -73,13 +73,13 @@ class HostShard:
             out[start:stop] = added_up(parts)
         return out.view(x.shape)
 
-    def gather(self, x: Tensor) -> Tensor:
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
         flat = x.contiguous().view(-1)
         out = flat.new_empty(self.count, len(flat))
         for start, stop, parts in self._exchanged(flat, _GATHER):
             for row, part in zip(out, parts, strict=True):
                 row[start:stop] = part
-        return side_by_side(out.view(self.count, *x.shape))
+        return side_by_side(out.view(self.count, *x.shape), dim)
 
     def close(self) -> None:
         for memory in self._memories.values():

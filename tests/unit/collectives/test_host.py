@@ -38,14 +38,15 @@ def test_sums_and_concatenations_are_the_naive_ones_on_every_shard(
 ) -> None:
     def work(shard: Shard) -> list[Tensor]:
         own = [part(shard.index, shape, dtype) for shape in SHAPES]
-        return [found for x in own for found in (shard.sum(x), shard.gather(x))]
+        return [found for x in own for found in (shard.sum(x), shard.gather(x), shard.gather(x, 0))]
 
     every = in_threads(tmp_path / "group", count, work, nbytes=SMALL)
     for at, shape in enumerate(SHAPES):
         parts = [part(index, shape, dtype) for index in range(count)]
         for found in every:
-            assert torch.equal(found[2 * at], naive_sum(parts)), (shape, "summed")
-            assert torch.equal(found[2 * at + 1], torch.cat(parts, -1)), (shape, "gathered")
+            assert torch.equal(found[3 * at], naive_sum(parts)), (shape, "summed")
+            assert torch.equal(found[3 * at + 1], torch.cat(parts, -1)), (shape, "gathered")
+            assert torch.equal(found[3 * at + 2], torch.cat(parts, 0)), (shape, "gathered, first dimension")
 
 
 def test_a_transposed_part_is_read_as_it_is_seen(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ _CONTEXTS = (128, 1024, 4096, 9216, 16384)
 _MORE = 8192
 """Beyond the largest of these, capacities are multiples of this."""
 NARROW = 64
-"""The largest block, in tokens, whose keys are divided among programs: it has too few queries to fill a GPU."""
+"""The most queries of a block whose keys are divided among programs: they are too few to fill a GPU."""
 
 
 class ContextSequence(NamedTuple):
@@ -63,8 +63,9 @@ class DenseContext:
     """`Block` for up to `batch` sequences of one pool. The sequences are placed before a step. Rows left over pad the
     batch: they have no context and attend their own block."""
 
-    def __init__(self, pool: Pool, batch: int, tokens: int, capacity: int) -> None:
-        """`tokens`: those of each row's block. `capacity`: tokens of all contexts plus `batch` blocks."""
+    def __init__(self, pool: Pool, batch: int, tokens: int, capacity: int, queries: int | None = None) -> None:
+        """`tokens`: those of each row's block. `capacity`: tokens of all contexts plus `batch` blocks. `queries`: the
+        tokens of a block that are asked for; None for all."""
         self.batch, self.tokens, self.capacity = batch, tokens, capacity
         self._pool = pool
         shape, device = pool.shape, pool.device
@@ -75,7 +76,7 @@ class DenseContext:
         self.slots = torch.zeros(batch * tokens, dtype=torch.int64, device=device)
         self.positions = torch.zeros(batch, dtype=torch.int64, device=device)
         self._block, self._page = torch.arange(tokens, device=device), torch.arange(PAGE, device=device)
-        self._attention = _attention(batch, tokens, shape, device)
+        self._attention = _attention(batch, tokens if queries is None else queries, shape, device)
         self.captures = not isinstance(self._attention, _RowByRow)
         """True if a step over it may be captured. Otherwise the host passes every kernel the length of a row."""
         self._lengths: list[int] = []
@@ -117,7 +118,7 @@ class DenseContext:
         self.positions.copy_(self._sent(positions))
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        """q `[B * n, H, D]` -> `[B * n, H, D]`."""
+        """q `[B * n, H, D]`, n being `queries` -> `[B * n, H, D]`."""
         return self._attention(q.to(self._v.dtype), self.k[layer], self.v[layer]).to(q.dtype)
 
     def _lay(self, lengths: Sequence[int], starts: Sequence[int]) -> None:
@@ -152,16 +153,16 @@ class DenseContext:
         return host.to(device, non_blocking=True)
 
 
-def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device) -> "_Attention":
-    """The fastest attention for such blocks on the device."""
-    if device.type == "cuda" and tokens <= NARROW:
+def _attention(batch: int, queries: int, shape: CacheShape, device: torch.device) -> "_Attention":
+    """The fastest attention for blocks with so many queries on the device."""
+    if device.type == "cuda" and queries <= NARROW:
         from walkgraph.layers.kernels.narrow_attention import unfit
 
         if unfit(shape.dtype, shape.head_dim, device) is None:
             return _Narrow(batch, device)
     if flashinfer_dense.unfit(shape, device) is None:
-        return flashinfer_dense.Ragged(batch, tokens, shape, device)
-    return _RowByRow(tokens)
+        return flashinfer_dense.Ragged(batch, queries, shape, device)
+    return _RowByRow(queries)
 
 
 class _Attention(Protocol):
@@ -194,8 +195,8 @@ class _Narrow:
 class _RowByRow:
     """Attends each row with a call of its own, at its own length."""
 
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
+    def __init__(self, queries: int) -> None:
+        self._queries = queries
         self._bounds: Sequence[int] = ()
 
     def place(self, bounds: Sequence[int]) -> None:
@@ -210,6 +211,6 @@ class _RowByRow:
                     v[start:stop].transpose(0, 1)[None],
                     enable_gqa=q.shape[1] != k.shape[1],
                 )[0].transpose(0, 1)
-                for mine, start, stop in zip(q.split(self._tokens), self._bounds[::2], self._bounds[1::2], strict=True)
+                for mine, start, stop in zip(q.split(self._queries), self._bounds[::2], self._bounds[1::2], strict=True)
             ]
         )

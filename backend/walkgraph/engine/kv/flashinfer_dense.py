@@ -33,17 +33,17 @@ def unfit(shape: CacheShape, device: torch.device) -> str | None:
 
 
 class Ragged:
-    """Attends `batch` blocks of `tokens` queries, each over a span of keys.
+    """Attends `batch` blocks of so many queries, each over a span of keys.
 
     The gaps between spans are passed as sequences without queries, because FlashInfer takes the end of a sequence as
     the start of the next.
     """
 
-    def __init__(self, batch: int, tokens: int, shape: CacheShape, device: torch.device) -> None:
+    def __init__(self, batch: int, queries: int, shape: CacheShape, device: torch.device) -> None:
         import flashinfer  # pyright: ignore[reportMissingImports]
 
         self._shape = shape
-        ends = [row * tokens for row in range(batch + 1)]
+        ends = [row * queries for row in range(batch + 1)]
         self._queries = _pinned([0, *(end for end in ends[1:] for _ in range(2))])
         self._keys = torch.zeros_like(self._queries)
         buffers = [torch.zeros(2 * batch + 1, dtype=torch.int32, device=device) for _ in range(2)]

@@ -84,6 +84,19 @@ class Buffers:
         return all(one.captures for one in self.contexts.values())
 
 
+class Attended(NamedTuple):
+    """The blocks that the uses of a group attend in one slot."""
+
+    group: tuple[int, ...]
+    slot: str
+    pool: Pool
+    """That of their contexts."""
+    tokens: int
+    """Those of a block."""
+    queries: int | None
+    """The tokens of a block that are asked for; None for all."""
+
+
 class BatchIteration(NamedTuple):
     """One iteration of a batch."""
 
@@ -108,7 +121,7 @@ class Program:
         """By form: what was appended before each use, and the growth of the counters."""
         self._indices: dict[tuple[int, int], Tensor] = {}
         """Constants: (number, batch) -> int64 `[B]`."""
-        self._attended: dict[Form, list[tuple[tuple[int, ...], str, Pool, int]]] = {}
+        self._attended: dict[Form, list[Attended]] = {}
         """By form: the blocks that it attends."""
 
     # ── batches ──
@@ -131,8 +144,8 @@ class Program:
         if like is not None:
             buffers.contexts = like.contexts
             return buffers
-        for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
-            buffers.contexts[group[0], slot] = DenseContext(pool, batch * len(group), tokens, capacity)
+        for (group, slot, pool, tokens, queries), capacity in zip(self._blocks(form), capacities, strict=True):
+            buffers.contexts[group[0], slot] = DenseContext(pool, batch * len(group), tokens, capacity, queries)
         return buffers
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, ContextSequence]]) -> tuple[int, ...]:
@@ -144,14 +157,14 @@ class Program:
 
         return tuple(
             capacity_for([n for use in group for n in lengths(self.body.uses[use], slot)], batch * len(group), tokens)
-            for group, slot, _, tokens in self._blocks(form)
+            for group, slot, _, tokens, _ in self._blocks(form)
         )
 
     def context_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
         """Bytes of the dense contexts of such buffers."""
         return sum(
             dense_context_bytes(pool.shape, batch * len(group), tokens, capacity)
-            for (group, _, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True)
+            for (group, _, pool, tokens, _), capacity in zip(self._blocks(form), capacities, strict=True)
         )
 
     def place(self, buffers: Buffers, held: Sequence[Mapping[str, ContextSequence]]) -> None:
@@ -166,11 +179,11 @@ class Program:
                 contexts += [row[state] for row in held] + [PADDING] * (batch - len(held))
             dense.place(contexts)
 
-    def _blocks(self, form: Form) -> list[tuple[tuple[int, ...], str, Pool, int]]:
-        """Group, slot, pool of its contexts, and tokens of a block. Cached, because every launch asks."""
+    def _blocks(self, form: Form) -> list[Attended]:
+        """The blocks that a form attends. Cached, because every launch asks."""
         if form not in self._attended:
             self._attended[form] = [
-                (group, slot, self._pages.pools[use.states[slot]], tokens)
+                Attended(group, slot, self._pages.pools[use.states[slot]], tokens, use.spec.queries.get(slot))
                 for group in self.body.groups(form)
                 for use in (self.body.uses[group[0]],)
                 for slot, tokens in use.spec.scratch.items()
