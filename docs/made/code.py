@@ -128,6 +128,7 @@ def _component(one: Any) -> str:
     told += ["Runs on the CPU of its rank."] if one.host else []
     told += ["Loops of it may run on the device."] if one.resident else []
     told += ["Its network can be divided over several ranks."] if one.tensor_parallel else []
+    told += ["The tokens of its flow steps can be divided over several ranks."] if one.sequence_parallel else []
     told += [f"Keeps {', '.join(f'`{state.slot}` ({state.kind})' for state in one.states)}."] if one.states else []
     lines = [f"### `{one.name}`", "", sentence(one.description), "", " ".join(told), ""]
     lines.append(table(("", "port", "type", "optional", ""), ports))

@@ -1,14 +1,18 @@
-"""Tensor-parallel groups of real processes on CPUs: their answers are those of one rank, and they end together."""
+"""Tensor-parallel and sequence-parallel groups of real processes on CPUs: their answers are those of one rank, and they
+end together."""
 
 import json
 import os
 import random
 import signal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.support.deployment import KV_BYTES, Deployment, deployed
 from tests.support.hearing import Hearing
@@ -31,16 +35,23 @@ WORDS = "a heron stands in the river while rain falls on two boats and three oar
 LONG: dict[str, Any] = {"max_tokens": 4000, "temperature": 1.0, "seed": 1}
 
 
-def planned(name: str, sources: dict[str, str], shards: int, **how: Any) -> tuple[Graph, Plan]:
+def planned(
+    name: str,
+    sources: dict[str, str],
+    shards: int,
+    divides: str = "tensor_parallel",
+    kv_bytes: int = KV_BYTES,
+    **how: Any,
+) -> tuple[Graph, Plan]:
     """A bundled graph with small weights at random, on as many CPU ranks. `how`: further fields of their group."""
     document = json.loads((GRAPHS / f"{name}.json").read_text())
     for key, source in sources.items():
         document["weights"][key]["source"] = source
     graph = codec.load(json.dumps(document).encode())
     ranks = tuple(RankDevice(rank=rank, device="cpu") for rank in range(shards))
-    group = Group(nodes=("*",), ranks=tuple(range(shards)), tensor_parallel=shards, **how)
+    group = Group(nodes=("*",), ranks=tuple(range(shards)), **{divides: shards}, **how)
     made = assemble(Assignment(graph, Placement(name="shards", groups=(group,), ranks=ranks)), catalogue())
-    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=kv_bytes) for rank in made.ranks)
     return graph, msgspec.structs.replace(made, ranks=kept)
 
 
@@ -79,6 +90,28 @@ async def test_shards_with_whole_experts_answer_as_one_rank_does() -> None:
             found[shards] = await written(deployment, 8)
     assert found[1] == found[2]
     assert len({repr(answer) for answer in found[1].values()}) > 4, "else it tests less"
+
+
+async def test_shards_of_a_flow_step_draw_what_one_rank_does() -> None:
+    found: dict[int, list[np.ndarray]] = {}
+    for shards in (1, 2):
+        async with deployed(*planned("shapes", {}, shards, "sequence_parallel", 4 * KV_BYTES)) as deployment:
+            runs = [
+                deployment.submit(
+                    "text_to_image", {"seed": seed, "steps": 6}, inputs={"prompt": (m.Small(value=text),)}
+                )
+                for seed, text in enumerate(("a red circle", "a blue square", "two green triangles"))
+            ]
+            ends = [await deployment.end(run) for run in runs]
+            assert [end.error for end in ends] == [None] * len(runs)
+            found[shards] = [pixels(deployment.outputs[run]["image"][-1]) for run in runs]
+    for one, other in zip(found[1], found[2], strict=True):
+        assert np.abs(one - other).max() <= 1, "a rounded pixel"
+    assert len({one.tobytes() for one in found[1]}) == 3, "else it tests less"
+
+
+def pixels(encoded: bytes) -> np.ndarray:
+    return np.asarray(Image.open(BytesIO(encoded)).convert("RGB")).astype(int)
 
 
 @pytest.mark.parametrize("lost", [0, 1])

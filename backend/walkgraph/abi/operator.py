@@ -61,6 +61,9 @@ class LoadContext:
     shard: Shard = WHOLE
     """The rank's place in a tensor-parallel group. An operator whose component is declared `tensor_parallel` loads and
     computes its shard."""
+    sequence: Shard = WHOLE
+    """The rank's place in a sequence-parallel group. The `step` of an operator whose component is declared
+    `sequence_parallel` computes its part of a block's tokens, and gathers the outputs."""
     expert_parallel: ExpertParallel | None = None
     """The group divides mixtures by whole experts; None: by their widths."""
 

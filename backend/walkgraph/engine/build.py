@@ -75,7 +75,7 @@ class EngineOptions(TypedDict, total=False):
     capturer: MakeCapturer
     """Records steps."""
     shard: Shard
-    """The rank's place in a tensor-parallel group."""
+    """The rank's place in its group."""
 
 
 @dataclass(frozen=True)

@@ -86,13 +86,17 @@ class _Wanted(NamedTuple):
     device: torch.device
     options: dict[str, Scalar]
     shard: Shard
+    """The rank's place in its group where that divides weights."""
+    sequence: Shard
+    """The same where it divides the tokens of blocks."""
     expert_parallel: ExpertParallel | None
     precision: str = "bf16"
     """Number format of its weight set."""
 
     @property
     def weights_key(self) -> Hashable:
-        return self.node.weights, self.named, self.device, self.shard, self.expert_parallel, self.precision
+        places = self.shard, self.sequence, self.expert_parallel
+        return self.node.weights, self.named, self.device, *places, self.precision
 
     @property
     def key(self) -> Hashable:
@@ -123,7 +127,7 @@ def load_operators(
     sets = {
         one.weights_key: kept.weights(
             one.weights_key,
-            partial(Weights, one.named, roots, one.device, one.precision, shard, one.expert_parallel),
+            partial(Weights, one.named, roots, one.device, one.precision, one.shard, one.sequence, one.expert_parallel),
         )
         for one in wanted
     }
@@ -212,7 +216,8 @@ def _device(node: NodePlan, here: RankPlan) -> torch.device:
 def _wanted(plan: Plan, here: RankPlan, node: NodePlan, shard: Shard) -> _Wanted:
     network = _network(node.network)
     named = plan.weights[node.weights] if node.weights else None
-    return _Wanted(node, network, named, _device(node, here), _options(node, network), shard, here.expert_parallel)
+    places = (WHOLE, shard) if here.sequence_parallel else (shard, WHOLE)
+    return _Wanted(node, network, named, _device(node, here), _options(node, network), *places, here.expert_parallel)
 
 
 def _agreed(wanted: Sequence[_Wanted]) -> list[_Wanted]:

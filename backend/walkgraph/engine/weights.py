@@ -24,11 +24,12 @@ class Weights:
         device: torch.device,
         precision: str = "bf16",
         shard: Shard = WHOLE,
+        sequence: Shard = WHOLE,
         expert_parallel: ExpertParallel | None = None,
     ) -> None:
-        """`precision`, `shard`, `expert_parallel`: as in `LoadContext`."""
+        """`precision`, `shard`, `sequence`, `expert_parallel`: as in `LoadContext`."""
         self.device, self.precision = device, precision
-        self._shard, self._expert_parallel = shard, expert_parallel
+        self._shard, self._sequence, self._expert_parallel = shard, sequence, expert_parallel
         self.family = named.family if named else None
         self.folder: Path | None = None
         self.random: tuple[str, int] | None = None
@@ -62,5 +63,6 @@ class Weights:
             progress=progress,
             capture=capture,
             shard=self._shard,
+            sequence=self._sequence,
             expert_parallel=self._expert_parallel,
         )

@@ -202,6 +202,8 @@ class Component:
     tensor_parallel: bool = False
     """Its operator loads and computes a shard of its network (`LoadContext.shard`), so that several ranks may hold it
     together."""
+    sequence_parallel: bool = False
+    """Its `step` computes a part of a block's tokens (`LoadContext.sequence`), so that several ranks may share one."""
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Flag that may end a loop -> flags that say why, if it was not the usual end: the loop's end has the name of the
     first one that is true."""

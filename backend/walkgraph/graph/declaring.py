@@ -40,6 +40,7 @@ class Facts(TypedDict, total=False):
     host: bool
     resident: bool
     tensor_parallel: bool
+    sequence_parallel: bool
     reasons: Mapping[str, tuple[str, ...]]
     itemwise: tuple[str, ...]
     deterministic: bool

@@ -54,6 +54,9 @@ class Group(Record):
     walks: tuple[Name, ...] | None = Field(default=None, min_length=1)
     """The nodes are here in these Walks only; None: in all Walks."""
     tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
+    """Ranks that divide the weights of its nodes."""
+    sequence_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
+    """Ranks that divide the tokens of its nodes' flow steps, each with whole weights."""
     expert_parallel: bool = False
     """Tensor-parallel ranks hold whole experts of mixtures instead of a part of each; it goes for all that these ranks
     hold."""
@@ -67,6 +70,11 @@ class Group(Record):
     """None: the host that plans."""
     precision: Literal["bf16", "fp8", "int4"] | None = None
     """Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say."""
+
+    @property
+    def width(self) -> int:
+        """Ranks that compute its nodes together, of each replica."""
+        return self.tensor_parallel * self.sequence_parallel
 
 
 class RankDevice(Record):

@@ -130,10 +130,10 @@ def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]
     if group.host is not None and group.host != hardware.host:
         message = f"other hosts are not supported; remove `host` or name this one, `{hardware.host}`"
         yield Problem("unsupported", f"{at}/host", message)
-    width = group.tensor_parallel * group.replicas
-    if len(group.ranks) != width:
+    count, width = group.width * group.replicas, "sequence" if group.sequence_parallel > 1 else "tensor"
+    if len(group.ranks) != count:
         message = (
-            f"`tensor_parallel` times `replicas` is {width}, but {len(group.ranks)} ranks are given; make them equal"
+            f"`{width}_parallel` times `replicas` is {count}, but {len(group.ranks)} ranks are given; make them equal"
         )
         yield Problem("rank_count", f"{at}/ranks", message)
 

@@ -67,8 +67,8 @@ def _links(plan: Plan, host: Topology) -> Iterator[str]:
 def _rank(plan: Plan, rank: RankPlan, host: Topology) -> Iterator[str]:
     node = host.node(rank.device)
     total = sum(size for _, size in rank.budget)
-    experts = ", whole experts" if rank.expert_parallel else ""
-    shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{experts}" if rank.shards else ""
+    how = ", whole experts" if rank.expert_parallel else ", whole weights" if rank.sequence_parallel else ""
+    shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{how}" if rank.shards else ""
     near = "" if node is None else f"  NUMA node {node}"
     yield f"rank {rank.rank}  {rank.device}{near}  {show_bytes(total)}{shard}"
     yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])

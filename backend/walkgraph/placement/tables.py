@@ -285,8 +285,10 @@ class RankPlan(Table, frozen=True):
     arenas: dict[str, int] = {}
     """Transport -> bytes of its GPU for tensors on their way to other GPUs."""
     shards: tuple[Rank, ...] = ()
-    """For a tensor-parallel rank, the ranks that each hold a shard of the same nodes, this one among them. Walks name
-    the first, which serves; the others repeat what it does."""
+    """For a rank of a tensor-parallel or sequence-parallel group, the ranks that each hold a shard of the same nodes,
+    this one among them. Walks name the first, which serves; the others repeat what it does."""
+    sequence_parallel: bool = False
+    """The shards have whole weights, and divide the tokens of flow steps; false: they divide weights."""
     expert_parallel: ExpertParallel | None = None
     """The shards hold whole experts; None: a part of each."""
 
@@ -299,6 +301,11 @@ class RankPlan(Table, frozen=True):
     def repeats(self) -> bool:
         """True if another rank serves, and this one repeats what that does."""
         return self.serving != self.rank
+
+    @property
+    def weight_shards(self) -> int:
+        """The number of parts into which weights and caches are divided."""
+        return 1 if self.sequence_parallel else len(self.shards) or 1
 
     @property
     def arena_bytes(self) -> int:

@@ -70,16 +70,21 @@ class Model(NamedTuple):
     name: str
     source: str = ""
     """The weights of its language model, where these aren't those of `BUNDLED`."""
+    resident: bool = False
+    """Its loops are device loops, in whose steps a sequence-parallel group divides tokens."""
 
 
 DENSE, MIXED, SPOKEN = Model("llm", "random:qwen3-tiny:0"), Model("llm"), Model("orpheus")
+DRAWN = Model("shapes", resident=True)
 SPREAD: dict[str, Any] = {"expert_parallel": True}
-DIVIDED: dict[str, tuple[Model, dict[str, Any]]] = {
-    "dense": (DENSE, {}),
-    "parts of experts": (MIXED, {}),
-    "whole experts": (MIXED, SPREAD),
-    "redundant experts": (MIXED, {**SPREAD, "redundant_experts": 4}),
-    "spoken": (SPOKEN, {}),
+WEIGHTS, TOKENS = "tensor_parallel", "sequence_parallel"
+DIVIDED: dict[str, tuple[Model, str, dict[str, Any]]] = {
+    "dense": (DENSE, WEIGHTS, {}),
+    "parts of experts": (MIXED, WEIGHTS, {}),
+    "whole experts": (MIXED, WEIGHTS, SPREAD),
+    "redundant experts": (MIXED, WEIGHTS, {**SPREAD, "redundant_experts": 4}),
+    "spoken": (SPOKEN, WEIGHTS, {}),
+    "flow steps": (DRAWN, TOKENS, {}),
 }
 WIDTHS, REPLICAS, RANKS = (1, 2, 4), (1, 2, 3), 8
 
@@ -107,7 +112,7 @@ def numbers(model: Model, placement: Placement, shards: Mapping[int, Shard] | No
         outside = Firsthand(map(float, count()).__next__)
         return {"outside": outside} | ({"shard": shards[rank.rank]} if shards and rank.shards else {})
 
-    how: dict[str, Any] = {"threads": 1, "kv_bytes": 1 << 24, "resident": False, "batch_invariant": True}
+    how: dict[str, Any] = {"threads": 1, "kv_bytes": 1 << 24, "resident": model.resident, "batch_invariant": True}
     local = Served(graph_of(model), placement, options_of=options, **how)
     runs = {
         f"{run} on {one.index}": (run, one.index)
@@ -148,7 +153,7 @@ def alone(model: Model) -> dict[int, Numbers]:
 def on_shards(model: Model, placement: Placement, at: Path) -> list[dict[Any, Numbers]]:
     """The numbers on each shard of the last group: a thread has the shards of one index in all of its replicas."""
     group = placement.groups[-1]
-    width = group.tensor_parallel
+    width = group.width
 
     def work(index: int) -> dict[Any, Numbers]:
         shards: dict[int, Shard] = {
@@ -194,7 +199,7 @@ def same(wanted: Any, found: Any, near: float) -> bool:
 
 def wide(width: int, replicas: int, **how: Any) -> Placement:
     ranks = tuple(range(width * replicas))
-    group = Group(nodes=("*",), ranks=ranks, tensor_parallel=width, replicas=replicas, **how)
+    group = Group(nodes=("*",), ranks=ranks, replicas=replicas, **how)
     devices = tuple(RankDevice(rank=rank, device="cpu") for rank in ranks)
     return Placement(name="wide", groups=(group,), ranks=devices)
 
@@ -210,8 +215,8 @@ def pairs() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "width", "replicas"), [*pairs()])
 def test_shards_and_replicas_compute_what_one_rank_does(name: str, width: int, replicas: int, tmp_path: Path) -> None:
-    model, how = DIVIDED[name]
-    first, *others = on_shards(model, wide(width, replicas, **(how if width > 1 else {})), tmp_path / "groups")
+    model, divides, how = DIVIDED[name]
+    first, *others = on_shards(model, wide(width, replicas, **{divides: width}, **how), tmp_path / "groups")
     assert first.keys() == {(run, alternative) for run in alone(model) for alternative in range(replicas)}
     assert any(place[-1] == "logits" for place in alone(model)[0]) is (model.name == "llm"), "else it tests less"
     for asked, found in first.items():

@@ -1,4 +1,4 @@
-"""Tensor-parallel groups: what they can't be, where their bytes are, and which ranks belong together."""
+"""Groups that divide weights or tokens: what they can't be, where their bytes are, and which ranks belong together."""
 
 from __future__ import annotations
 
@@ -35,14 +35,21 @@ def planned(
     devices: tuple[str, ...] = ("cuda:0", "cuda:1"),
     graph: str = "llm",
     source: str | None = None,
+    apart: str | None = None,
 ) -> PlanResult:
-    """`source`: of the graph's weights, instead of its own."""
+    """`source`: of the graph's weights, instead of its own. `apart`: a node that has weights of the same family for
+    itself."""
     placed = tuple(Group(**group) for group in groups)
     ranks = tuple(RankDevice(rank=rank, device=device) for rank, device in enumerate(devices))
     drawn = graph_named(graph)
     if source is not None:
         weights = {name: one.model_copy(update={"source": source}) for name, one in drawn.weights.items()}
         drawn = drawn.model_copy(update={"weights": weights})
+    if apart is not None:
+        node = drawn.nodes[apart]
+        weights = {**drawn.weights, "apart": drawn.weights[str(node.weights)]}
+        nodes = {**drawn.nodes, apart: node.model_copy(update={"weights": "apart"})}
+        drawn = drawn.model_copy(update={"weights": weights, "nodes": nodes})
     return plan(drawn, Placement(name="p", groups=placed, ranks=ranks), HARDWARE, catalogue(), SIZES)
 
 
@@ -56,6 +63,7 @@ def coded(result: PlanResult, code: str) -> Problem:
     return found
 
 
+DRAWN: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1), "sequence_parallel": 2}
 ALONE = {"nodes": ("prompt",), "ranks": (1,)}
 ONE: dict[str, Any] = {"nodes": ("*",), "ranks": (0,)}
 THREE: dict[str, Any] = {"nodes": ("*",), "ranks": (0, 1, 2), "tensor_parallel": 3}
@@ -157,3 +165,53 @@ def test_each_replica_has_its_shards() -> None:
 def test_plans_with_shards_are_taken_up_by_new_processes() -> None:
     wide = made(planned(WIDE))
     assert not same_processes(wide, wide)
+
+
+# ── sequence parallel ───────────────────────────────────────────────────────────────────────────
+
+
+TEXT: dict[str, Any] = {"nodes": ("tokenizer",), "ranks": (0, 1), "tensor_parallel": 2}
+
+
+@pytest.mark.parametrize(
+    ("groups", "graph", "code", "pointer", "advice"),
+    [
+        ([DRAWN], "llm", "indivisible", "/groups/0/sequence_parallel", "set `tensor_parallel` instead"),
+        ([WIDE], "bagel", "indivisible", "/groups/0/tensor_parallel", "set `sequence_parallel` instead"),
+        ([DRAWN], "synthetic_loops", "indivisible", "/groups/0/sequence_parallel", "with one rank"),
+        ([{**DRAWN, "tensor_parallel": 2}], "bagel", "unsupported", "/groups/0/sequence_parallel", "set one of them"),
+        ([DRAWN, TEXT], "bagel", "unsupported", "/groups/1/tensor_parallel", "set `sequence_parallel` here too"),
+        ([{**DRAWN, "ranks": (0, 1, 2)}], "bagel", "rank_count", "/groups/0/ranks", "`sequence_parallel` times"),
+    ],
+)
+def test_groups_that_can_not_divide_tokens(
+    groups: list[dict[str, Any]], graph: str, code: str, pointer: str, advice: str
+) -> None:
+    found = planned(*groups, devices=FOUR[:3], graph=graph)
+    problem = next(problem for problem in found.problems if problem.code == code)
+    assert found.plan is None
+    assert (problem.pointer, problem.severity) == (pointer, "error")
+    assert advice in problem.message
+
+
+def test_shards_of_tokens_have_whole_weights_and_caches() -> None:
+    [one] = made(planned(ONE, devices=("cuda:0",), graph="bagel")).ranks
+    both = made(planned(DRAWN, graph="bagel"))
+    assert [rank.shards for rank in both.ranks] == [(0, 1), (0, 1)]
+    assert all(rank.sequence_parallel for rank in both.ranks)
+    assert {rank.budget for rank in both.ranks} == {one.budget}
+    assert "shard 2 of 2, whole weights" in render(both)
+    assert not made(planned(WIDE)).ranks[0].sequence_parallel
+
+
+def test_only_nodes_with_weights_of_their_own_are_named_beside_flow_steps() -> None:
+    assert not planned(DRAWN, graph="bagel").problems, "encoders and decoders read the weights of the flow steps"
+    found = planned(DRAWN, graph="bagel", apart="vae_decoder")
+    assert coded(found, "repeated_nodes").message.startswith("`vae_decoder` can't be divided")
+
+
+def test_each_replica_has_its_shards_of_tokens() -> None:
+    group = {**DRAWN, "ranks": (0, 1, 2, 3), "replicas": 2}
+    both = made(planned(group, devices=FOUR, graph="bagel"))
+    assert [rank.shards for rank in both.ranks] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert {use.rank for walk in both.walks for use in walk.uses} == {0, 2}

@@ -104,6 +104,7 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         ),
         resident=True,
+        sequence_parallel=True,
     ),
 )
 

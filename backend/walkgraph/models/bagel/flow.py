@@ -4,8 +4,11 @@ The latents of all rows are one tensor through all layers, for the gen set's pro
 another tensor of two tokens per row, for the und set's weights. Each set reads its half of the model: memory bounds the
 edges and arithmetic the latents, so the edges may run beside the latents.
 
-Shape letters: B rows, N latents of a row in h by w cells, n = N + 2 tokens of its block, C channels of a latent,
-W model width, H query heads, G key/value heads, D head dim.
+In a sequence-parallel group each shard has a part of every row's latents, and all edges. The keys and values of the
+other parts are gathered in each layer, and the velocities at the end.
+
+Shape letters: B rows, N latents of a row in h by w cells, M of them that this shard has, n = N + 2 tokens of its block,
+C channels of a latent, W model width, H query heads, G key/value heads, D head dim.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +18,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Scalar
 from walkgraph.abi.step import Block, Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.layers.attention.block_attention import place_heads
 from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.decoder import DecoderLayer
@@ -39,8 +42,33 @@ _LARGEST = (1, 2, 4)
 Linears = Callable[[DecoderLayer, str], FlowLinears]
 
 
-def flow_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-    """The spec of a call whose only input is latents `[h, w, C]` that fit the model; None for any other call."""
+class Part(NamedTuple):
+    """The part of each row's latents that a shard has: equally many on all of them, so that the last ones repeat the
+    last latent where it can't be divided."""
+
+    cells: int
+    """N"""
+    count: int
+    """M"""
+    first: int
+
+    @classmethod
+    def of(cls, cells: int, shard: Shard) -> "Part":
+        count = -(-cells // shard.count)
+        return cls(cells, count, shard.index * count)
+
+    def index(self, device: torch.device) -> Tensor:
+        """int64 `[M]`: its latents among those of a row."""
+        return torch.arange(self.first, self.first + self.count, device=device).clamp(max=self.cells - 1)
+
+    def gathered(self, mine: Tensor, shard: Shard) -> Tensor:
+        """`[B * M, K]` -> those of all shards, `[B * N, K]`."""
+        return shard.gather(mine.unflatten(0, (-1, self.count)), 1)[:, : self.cells].flatten(0, 1)
+
+
+def flow_spec(model: Bagel, inputs: Mapping[str, Any], shard: Shard = WHOLE) -> StepSpec | None:
+    """The spec of a call whose only input is latents `[h, w, C]` that fit the model; None for any other call. `shard`:
+    of a sequence-parallel group."""
     if [port for port, value in inputs.items() if value is not None] != ["latents"]:
         return None
     shape, side = tuple(inputs["latents"].shape), model.config.latent_side
@@ -53,6 +81,7 @@ def flow_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Scal
         params={"time": torch.float32},
         appends={"kv": 0},
         scratch={"kv": cells + EDGES},
+        queries={"kv": Part.of(cells, shard).count + EDGES},
         sizes=next((sizes for most, sizes in _SIZES if cells <= most), _LARGEST),
         pure=True,
         together=True,
@@ -63,14 +92,15 @@ class FlowStep:
     def __init__(
         self,
         model: Bagel,
+        shard: Shard = WHOLE,
         *,
         linears: Linears = flow_linears,
         overlap: bool = OVERLAP,
         priority: int = PRIORITY,
     ) -> None:
-        """`linears`: multiply the latents' rows by a layer's gen weights. Raises RuntimeError for a model that is not
-        packed."""
-        self._model, self._language = model, model.language_model.model
+        """`shard`: of a sequence-parallel group. `linears`: multiply the latents' rows by a layer's gen weights. Raises
+        RuntimeError for a model that is not packed."""
+        self._model, self._shard, self._language = model, shard, model.language_model.model
         layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._layers = [
             _Layer(_Edges(layer), HeadNorms.of(layer.self_attn, GEN), linears(layer, GEN)) for layer in layers
@@ -85,39 +115,58 @@ class FlowStep:
         if block is None:
             raise RuntimeError("a flow step's latents are attended in a block, and the batch has none")
         x = self._model.embed_block(latents, batch.params["time"])
+        part = Part.of(x.shape[0] // latents.shape[0], self._shard)
+        if self._shard.count > 1:
+            x = x.unflatten(0, (-1, part.cells)).index_select(1, part.index(x.device)).flatten(0, 1)
         edges = self._model.embed_text(self._edges).repeat(latents.shape[0], 1)
-        self._through(x, edges, block)
+        self._through(x, edges, block, part)
         norm = self._language.norm_moe_gen
         velocity = self._model.velocity(rms_norm(x, norm.weight, norm.eps))
-        return StepOutputs({"velocity": velocity.view(latents.shape)})
+        return StepOutputs({"velocity": part.gathered(velocity, self._shard).view(latents.shape)})
 
-    def _through(self, x: Tensor, edges: Tensor, block: Block) -> None:
-        """All layers: x `[B * N, W]`, in place; edges `[B * 2, W]`, which leave after the last layer that reads them.
+    def _through(self, x: Tensor, edges: Tensor, block: Block, part: Part) -> None:
+        """All layers: x `[B * M, W]`, in place; edges `[B * 2, W]`, which leave after the last layer that reads them.
 
         Tensors that one stream reads from the other must live until the two have met, as their memory would otherwise
         be reused.
         """
-        rows = edges.shape[0] // EDGES
-        cells = x.shape[0] // rows
+        rows, mine = edges.shape[0] // EDGES, part.count
         turns = RotaryTable.at(block.positions, self._language.rope.frequencies(x.device))
-        q = x.new_empty(block.slots.shape[0], self._heads, self._width)
-        places = [HeadTargets(q, *layer, block.slots) for layer in zip(block.k, block.v, strict=True)]
+        slots = self._own(block.slots.view(rows, -1), part)
+        q = x.new_empty(slots.shape[0], self._heads, self._width)
+        places = [HeadTargets(q, *layer, slots) for layer in zip(block.k, block.v, strict=True)]
         last = len(self._layers) - 1
         with self._beside.run():
-            self._layers[0].und.place(edges, turns, places[0], cells, queries=last > 0)
+            self._layers[0].und.place(edges, turns, places[0], mine, queries=last > 0)
         ends = edges
         for index, (_, norms, gen) in enumerate(self._layers):
             qkv = gen.qkv(x)
-            # Attention follows this launch and may start early, which is safe only after a single stream's work.
+            others = self._others(qkv, part)
+            # Attention follows the last launch and may start early, which is safe only after a single stream's work.
             self._beside.join()
+            if others is not None:
+                place_heads(others, turns, norms, places[index]._replace(slots=block.slots), 0)
             place_heads(qkv, turns, norms, places[index], 0)
-            heads = block(index, q).view(rows, cells + EDGES, -1)
+            heads = block(index, q).view(rows, mine + EDGES, -1)
             if index < last:
                 with self._beside.run():
-                    ends = self._layers[index].und.attended(heads[:, cells:], ends)
-                    self._layers[index + 1].und.place(ends, turns, places[index + 1], cells, queries=index + 1 < last)
-            gen.o(heads[:, :cells], x)
+                    ends = self._layers[index].und.attended(heads[:, mine:], ends)
+                    self._layers[index + 1].und.place(ends, turns, places[index + 1], mine, queries=index + 1 < last)
+            gen.o(heads[:, :mine], x)
             gen.mlp(x)
+
+    def _own(self, slots: Tensor, part: Part) -> Tensor:
+        """Slots of the blocks, `[B, n]` -> those of this shard's latents and of the edges, `[B * (M + 2)]`."""
+        if self._shard.count == 1:
+            return slots.flatten()
+        return torch.cat([slots.index_select(1, part.index(slots.device)), slots[:, part.cells :]], 1).flatten()
+
+    def _others(self, qkv: Tensor, part: Part) -> Tensor | None:
+        """qkv `[B * M, (H + 2G) * D]` -> keys and values of the latents of all shards, `[B * N, 2G * D]`; None without
+        other shards."""
+        if self._shard.count == 1:
+            return None
+        return part.gathered(qkv[:, self._heads * self._width :], self._shard)
 
 
 class _Edges:

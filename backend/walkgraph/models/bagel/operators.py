@@ -15,6 +15,7 @@ from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers
 from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
+from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.pictures.patches import grid_ids, patchify
 from walkgraph.layers.sampling import sample
@@ -40,8 +41,16 @@ class Backbone(Operator):
 
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
 
-    def __init__(self, model: Bagel, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
-        self._model, self._device, self._dtype = model, device, dtype
+    def __init__(
+        self,
+        model: Bagel,
+        device: torch.device,
+        dtype: torch.dtype,
+        capture: Capture | None = None,
+        sequence: Shard = WHOLE,
+    ) -> None:
+        """`capture`, `sequence`: as in `LoadContext`."""
+        self._model, self._device, self._dtype, self._sequence = model, device, dtype, sequence
         tokens, llm = model.config.tokens, model.config.llm
         self._edges = torch.tensor([tokens.boi, tokens.eoi], device=device)
         self._flow: FlowStep | None = None
@@ -53,7 +62,8 @@ class Backbone(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(at_precision(_bagel(context), context), context.device, context.dtype, context.capture)
+        model = at_precision(_bagel(context), context)
+        return cls(model, context.device, context.dtype, context.capture, context.sequence)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config.llm
@@ -120,7 +130,7 @@ class Backbone(Operator):
         return outputs
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        return flow_spec(self._model, inputs, params) or token_spec(self._model, inputs, params)
+        return flow_spec(self._model, inputs, self._sequence) or token_spec(self._model, inputs, params)
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
         return (*flow_examples(self._model), {"token": torch.tensor([self._model.config.tokens.bos])})
@@ -129,7 +139,7 @@ class Backbone(Operator):
         if "token" in batch.inputs:
             return token_step(self._model, batch)
         if self._flow is None:
-            self._flow = FlowStep(self._model)
+            self._flow = FlowStep(self._model, self._sequence)
         return self._flow(batch)
 
     def _by_und(

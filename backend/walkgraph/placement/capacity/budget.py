@@ -189,7 +189,7 @@ def _need(
 
 def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
     """The sizes of a rank's shard, or of all where it can't be divided, which is a problem of its own."""
-    count, how = len(rank.shards) or 1, rank.expert_parallel
+    count, how = rank.weight_shards, rank.expert_parallel
     return sizes if sizes.indivisible(count, how) else sizes.shard(count, how)
 
 

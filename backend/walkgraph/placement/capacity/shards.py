@@ -1,4 +1,4 @@
-"""Problems and warnings about tensor-parallel groups of a placement."""
+"""Problems and warnings about groups of a placement whose ranks are shards."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,14 +11,18 @@ from walkgraph.placement.document import Group
 from walkgraph.placement.sizes import WeightSizes
 from walkgraph.placement.tables import Plan
 
+_WIDTHS = {"tensor_parallel": "weights", "sequence_parallel": "flow steps"}
+"""Field by which a group divides -> what it divides."""
+
 
 def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
     """Problems of groups with shards that need no tables."""
     for index, group in enumerate(assignment.placement.groups):
         yield from _experts(group, f"/groups/{index}")
-        if group.tensor_parallel == 1:
+        if group.width == 1:
             continue
-        if len(group.ranks) == group.tensor_parallel * group.replicas:
+        yield from _mixed(assignment, index)
+        if len(group.ranks) == group.width * group.replicas:
             yield from _ranks(assignment, group, f"/groups/{index}")
         yield from _nodes(assignment, catalogue, index)
 
@@ -26,7 +30,7 @@ def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Probl
 def indivisible(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assignment) -> Iterator[Problem]:
     """Weights that can't be divided over as many shards."""
     for rank in plan.ranks:
-        if not rank.shards or rank.repeats:
+        if rank.weight_shards == 1 or rank.repeats:
             continue
         names = {plan.nodes[node].weights for node in rank.nodes}
         used = {name: sizes for name, sizes in known.items() if name in names}
@@ -42,7 +46,7 @@ def indivisible(plan: Plan, known: Mapping[str, WeightSizes], assignment: Assign
 
 
 def judge_moves(plan: Plan) -> Iterator[Problem]:
-    """States that would leave or enter a rank with shards, each of which has a part of them."""
+    """States that would leave or enter a rank with shards, each of which has a part or a copy of them."""
     divided = {rank.rank for rank in plan.ranks if rank.shards}
     found: dict[tuple[int, Rank, Rank], None] = {}
     for walk in plan.walks:
@@ -54,7 +58,7 @@ def judge_moves(plan: Plan) -> Iterator[Problem]:
     for state, source, target in found:
         message = (
             f"state `{plan.states[state].name}` would move from rank {source} to rank {target}, and states of "
-            f"tensor-parallel ranks stay where they are; place the nodes that are bound to it together"
+            f"ranks with shards stay where they are; place the nodes that are bound to it together"
         )
         yield Problem("unsupported", "/groups", message)
 
@@ -66,6 +70,26 @@ def _experts(group: Group, at: str) -> Iterator[Problem]:
     if group.redundant_experts and not group.expert_parallel:
         message = "`redundant_experts` are whole experts on two ranks; set `expert_parallel` too, or leave them out"
         yield Problem("indivisible", f"{at}/redundant_experts", message)
+
+
+def _mixed(assignment: Assignment, index: int) -> Iterator[Problem]:
+    """Ranks that would divide both weights and tokens."""
+    group, at = assignment.placement.groups[index], f"/groups/{index}"
+    if group.tensor_parallel > 1 and group.sequence_parallel > 1:
+        message = "ranks divide weights (`tensor_parallel`) or tokens (`sequence_parallel`); set one of them to 1"
+        yield Problem("unsupported", f"{at}/sequence_parallel", message)
+        return
+    for before, other in enumerate(assignment.placement.groups[:index]):
+        differs = other.width > 1 and (other.sequence_parallel > 1) != (group.sequence_parallel > 1)
+        if differs and not set(other.ranks).isdisjoint(group.ranks):
+            width = _width(other)
+            message = f"group {before + 1} has `{width}` on these ranks; set `{width}` here too, or take other ranks"
+            yield Problem("unsupported", f"{at}/{_width(group)}", message)
+
+
+def _width(group: Group) -> str:
+    """The field by which a group divides."""
+    return "sequence_parallel" if group.sequence_parallel > 1 else "tensor_parallel"
 
 
 def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
@@ -105,17 +129,28 @@ def _twin(assignment: Assignment, devices: Mapping[int, str], rank: int) -> int 
 
 def _nodes(assignment: Assignment, catalogue: Catalogue, index: int) -> Iterator[Problem]:
     """Nodes of the group's first rank that can't be divided: every shard computes all of them. Those without weights,
-    and those on the host, are small."""
+    and those on the host, are small. Those that read weights that every rank has anyway need no rank of their own."""
     group, at = assignment.placement.groups[index], f"/groups/{index}"
     here = _components(assignment, catalogue, group.ranks[0])
-    whole = [name for name, one in here.items() if one.weights and not (one.tensor_parallel or one.host)]
-    if not any(component.tensor_parallel for component in here.values()):
-        message = "none of its nodes can be divided; set `tensor_parallel` to 1, with one rank"
-        yield Problem("indivisible", f"{at}/tensor_parallel", message)
+    width = _width(group)
+    divided = {name for name, one in here.items() if _divides(one, width)}
+    whole = [name for name, one in here.items() if one.weights and not (name in divided or one.host)]
+    if width == "sequence_parallel":
+        there = {assignment.graph.nodes[name].weights for name in divided}
+        whole = [name for name in whole if assignment.graph.nodes[name].weights not in there]
+    if not divided:
+        other = next((field for field in _WIDTHS if any(_divides(one, field) for one in here.values())), None)
+        advice = f"set `{other}` instead" if other else f"set `{width}` to 1, with one rank"
+        message = f"none of its nodes has {_WIDTHS[width]} that can be divided; {advice}"
+        yield Problem("indivisible", f"{at}/{width}", message)
     elif whole:
         names = ", ".join(f"`{name}`" for name in whole)
         message = f"{names} can't be divided: each of its ranks computes all of it; to do that once, add a rank for it"
         yield Problem("repeated_nodes", at, message, "warning")
+
+
+def _divides(component: Component, width: str) -> bool:
+    return component.sequence_parallel if width == "sequence_parallel" else component.tensor_parallel
 
 
 def _components(assignment: Assignment, catalogue: Catalogue, rank: int) -> dict[str, Component]:

@@ -15,7 +15,7 @@ from walkgraph.graph.document import Graph, Node, Stream, Task
 from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.steps import StepAt, steps_of
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.assignment import Assignment, expert_parallel
+from walkgraph.placement.compiler.assignment import Assignment, expert_parallel, sequence_parallel
 from walkgraph.placement.compiler.compile import chunked, compile_walk, move
 from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.compiler.loop_decisions import settle
@@ -271,7 +271,16 @@ def _seconds(context: Context, walks: tuple[WalkPlan, ...], index: int) -> float
 
 
 def _rank(walks: tuple[WalkPlan, ...], assignment: Assignment, rank: Rank, device: str) -> RankPlan:
-    shards, how = assignment.shards(rank), expert_parallel(assignment.placement, rank)
-    here = RankPlan(rank=rank, device=device, nodes=(), kv_bytes=0, budget=(), shards=shards, expert_parallel=how)
+    placement = assignment.placement
+    here = RankPlan(
+        rank=rank,
+        device=device,
+        nodes=(),
+        kv_bytes=0,
+        budget=(),
+        shards=assignment.shards(rank),
+        sequence_parallel=sequence_parallel(placement, rank),
+        expert_parallel=expert_parallel(placement, rank),
+    )
     nodes = {use.node for walk in walks for use in walk.uses if use.rank == here.serving and use.op == "call"}
     return replace(here, nodes=tuple(sorted(nodes)))

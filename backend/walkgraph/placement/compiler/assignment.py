@@ -59,14 +59,13 @@ class Assignment:
 
     def rank_in(self, group: Group) -> Rank:
         """The rank of a group's nodes; its first, if it names fewer ranks than replicas."""
-        taken = self.replicas.get(group.replicas, 0) * group.tensor_parallel
+        taken = self.replicas.get(group.replicas, 0) * group.width
         return Rank(group.ranks[taken] if taken < len(group.ranks) else group.ranks[0])
 
     def shards(self, rank: Rank) -> tuple[Rank, ...]:
         """The ranks that hold shards of the same nodes as this one; empty for a rank without shards."""
         for group in self.placement.groups:
-            if group.tensor_parallel > 1 and rank in group.ranks:
-                width = group.tensor_parallel
+            if (width := group.width) > 1 and rank in group.ranks:
                 start = group.ranks.index(rank) // width * width
                 return tuple(map(Rank, group.ranks[start : start + width]))
         return ()
@@ -177,6 +176,11 @@ def expert_parallel(placement: Placement, rank: Rank) -> ExpertParallel | None:
     here = [group for group in placement.groups if group.tensor_parallel > 1 and rank in group.ranks]
     spread = [group.redundant_experts for group in here if group.expert_parallel]
     return ExpertParallel(max(spread)) if spread else None
+
+
+def sequence_parallel(placement: Placement, rank: Rank) -> bool:
+    """True if the shards of a rank have whole weights, and divide tokens."""
+    return any(group.sequence_parallel > 1 and rank in group.ranks for group in placement.groups)
 
 
 def holds(group: Group, node: str) -> bool:

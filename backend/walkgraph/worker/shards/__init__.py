@@ -1,1 +1,1 @@
-"""The ranks of a tensor-parallel group: the first one serves, and the others repeat what it does."""
+"""The ranks of a group that computes nodes together: the first one serves, and the others repeat what it does."""

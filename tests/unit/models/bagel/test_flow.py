@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor
 
+from tests.support.shards import Imagined, in_threads
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.step import PagedRows, PagedSlot, Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
+from walkgraph.collectives.base import Shard
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.load import load_operators
+from walkgraph.ids import Rank
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.flow_linear import FlowLinears, PlainFlowLinears
 from walkgraph.models.bagel.flow import FlowStep, flow_spec
@@ -32,8 +39,8 @@ CONFIG = BAGEL["bagel-tiny"]
 GREEDY: dict[str, Any] = {"temperature": 0.0, "top_k": 0, "top_p": 1.0}
 
 
-def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> DenseContext:
-    """Rooms behind the contexts of an engine's states."""
+def room_of(engine: Engine, states: Sequence[StateKey], cells: int, shards: int = 1) -> DenseContext:
+    """Rooms behind the contexts of an engine's states, for one of so many shards."""
     shape, held = Backbone(drawn_model(), CPU, torch.float32).caches()["kv"], []
     pool = Pool(shape, 8 * len(states), CPU)
     for index, key in enumerate(states):
@@ -44,7 +51,8 @@ def room_of(engine: Engine, states: Sequence[StateKey], cells: int) -> DenseCont
             pool.write(pages, state["kv.0"])
         held.append(ContextSequence(pages, length, position, key))
     tokens = cells + EDGES
-    room = DenseContext(pool, len(states), tokens, capacity_for([row.length for row in held], len(states), tokens))
+    capacity, queries = capacity_for([row.length for row in held], len(states), tokens), -(-cells // shards) + EDGES
+    room = DenseContext(pool, len(states), tokens, capacity, queries)
     room.place(held)
     return room
 
@@ -89,8 +97,10 @@ def plain(engine: Engine, run: str, x: Tensor, time: float) -> Tensor:
     return outputs(engine, call("llm", {"latents": x}, run=run, states={"kv": "main"}, time=time))[0]["velocity"]
 
 
-def batch_of(engine: Engine, runs: Sequence[str], latents: Tensor, times: Sequence[float]) -> StepBatch:
-    room = room_of(engine, [begin(engine, run) for run in runs], latents.shape[1] * latents.shape[2])
+def batch_of(
+    engine: Engine, runs: Sequence[str], latents: Tensor, times: Sequence[float], shards: int = 1
+) -> StepBatch:
+    room = room_of(engine, [begin(engine, run) for run in runs], latents.shape[1] * latents.shape[2], shards)
     return batch_in(room, latents, times)
 
 
@@ -184,7 +194,7 @@ def test_the_operator_chooses_its_step_by_the_port(engine: Engine, model: Bagel)
     ],
 )
 def test_what_is_no_flow_step_is_left_to_others(model: Bagel, inputs: dict[str, Any]) -> None:
-    assert flow_spec(model, inputs, {}) is None
+    assert flow_spec(model, inputs) is None
 
 
 def test_large_pictures_are_captured_in_small_batches() -> None:
@@ -192,7 +202,7 @@ def test_large_pictures_are_captured_in_small_batches() -> None:
         config = BAGEL["bagel-7b-mot"]
 
     def sizes(side: int) -> tuple[int, ...] | None:
-        spec: StepSpec | None = flow_spec(Big(), {"latents": torch.empty(side, side, 64)}, {})  # type: ignore[arg-type]
+        spec: StepSpec | None = flow_spec(Big(), {"latents": torch.empty(side, side, 64)})  # type: ignore[arg-type]
         assert spec is not None
         return spec.sizes
 
@@ -208,27 +218,68 @@ def test_an_unpacked_model_and_a_batch_without_blocks_are_refused(engine: Engine
         FlowStep(model)(StepBatch(**{**vars(batch), "paged": {"kv": slot}}))
 
 
+Calls = list[tuple[str, tuple[int, ...]]]
+
+
+class Told:
+    """Plain linears that tell their calls, with the shape of what they are handed."""
+
+    def __init__(self, told: Calls, layer: DecoderLayer, suffix: str) -> None:
+        self.plain: FlowLinears = PlainFlowLinears(layer, suffix)
+        self._told = told
+
+    def qkv(self, x: Tensor) -> Tensor:
+        self._told.append(("qkv", tuple(x.shape)))
+        return self.plain.qkv(x)
+
+    def o(self, heads: Tensor, x: Tensor) -> None:
+        self._told.append(("o", tuple(heads.shape)))
+        self.plain.o(heads, x)
+
+    def mlp(self, x: Tensor) -> None:
+        self._told.append(("mlp", tuple(x.shape)))
+        self.plain.mlp(x)
+
+
 def test_the_linears_are_one_choice_of_several(engine: Engine, model: Bagel) -> None:
     """A layer's products go through what they are handed, once each; heads come block by block."""
-    told: list[tuple[str, tuple[int, ...]]] = []
-
-    class Told:
-        def __init__(self, layer: DecoderLayer, suffix: str) -> None:
-            self.plain: FlowLinears = PlainFlowLinears(layer, suffix)
-
-        def qkv(self, x: Tensor) -> Tensor:
-            told.append(("qkv", tuple(x.shape)))
-            return self.plain.qkv(x)
-
-        def o(self, heads: Tensor, x: Tensor) -> None:
-            told.append(("o", tuple(heads.shape)))
-            self.plain.o(heads, x)
-
-        def mlp(self, x: Tensor) -> None:
-            told.append(("mlp", tuple(x.shape)))
-            self.plain.mlp(x)
-
+    told: Calls = []
     batch = batch_of(engine, ["a, text", "b, none"], torch.stack([noise(1, 3, 2), noise(2, 3, 2)]), [0.4, 0.6])
-    found = stepped(FlowStep(model, linears=Told), batch).ports["velocity"]
+    found = stepped(FlowStep(model, linears=partial(Told, told)), batch).ports["velocity"]
     assert torch.equal(found, stepped(FlowStep(model), batch).ports["velocity"])
     assert told == [("qkv", (12, 32)), ("o", (2, 6, 32)), ("mlp", (12, 32))] * CONFIG.llm.layers
+
+
+# ── shards of a sequence-parallel group ─────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("runs", [["text"], ["pictures, text", "none", "text"]])
+@pytest.mark.parametrize(("cells", "count", "each"), [((4, 6), 2, 12), ((3, 5), 2, 8), ((3, 5), 4, 4), ((1, 2), 3, 1)])
+def test_shards_compute_their_part_of_the_latents(
+    engine: Engine, model: Bagel, tmp_path: Path, runs: list[str], cells: tuple[int, int], count: int, each: int
+) -> None:
+    names = [f"shards, {run} {index} {cells}" for index, run in enumerate(runs)]
+    latents, times = torch.stack([noise(i, *cells) for i in range(len(runs))]), [0.3, 1.0, 0.71][: len(runs)]
+    wanted = stepped(FlowStep(model), batch_of(engine, names, latents, times)).ports["velocity"]
+    batches = [batch_of(engine, names, latents, times, count) for _ in range(count)]
+
+    def work(shard: Shard) -> tuple[Tensor, Calls]:
+        told: Calls = []
+        step = FlowStep(model, shard, linears=partial(Told, told))
+        return stepped(step, batches[shard.index]).ports["velocity"], told
+
+    rows = each * len(runs)
+    for velocity, told in in_threads(tmp_path / "group", count, work):
+        torch.testing.assert_close(velocity, wanted, rtol=1e-5, atol=1e-6)
+        assert told == [("qkv", (rows, 32)), ("o", (len(runs), each, 32)), ("mlp", (rows, 32))] * CONFIG.llm.layers
+
+
+@pytest.mark.parametrize(("divides", "count", "queries"), [(True, 2, 10), (True, 3, 8), (False, 2, 18)])
+def test_a_rank_of_a_group_asks_for_its_latents_and_all_edges(divides: bool, count: int, queries: int) -> None:
+    """16 latents and two edges; a group that divides weights has them all."""
+    plan = plan_of({"llm": ("walkgraph.models.bagel.operators:Backbone", {})}, source="random:bagel-tiny:5")
+    here = structs.replace(plan.ranks[0], shards=tuple(map(Rank, range(count))), sequence_parallel=divides)
+    loaded = load_operators(plan, here, (), lambda what, done: None, shard=Imagined(count=count))
+    spec = loaded["llm"].operator.step_spec({"latents": torch.zeros(4, 4, 16)}, {})
+    assert spec is not None
+    assert (spec.scratch, spec.queries) == ({"kv": 18}, {"kv": queries})

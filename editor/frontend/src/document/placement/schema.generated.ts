@@ -18,7 +18,14 @@ export type Ranks = number[];
  * The nodes are here in these Walks only; None: in all Walks.
  */
 export type Walks = string[] | null;
+/**
+ * Ranks that divide the weights of its nodes.
+ */
 export type TensorParallel = number;
+/**
+ * Ranks that divide the tokens of its nodes' flow steps, each with whole weights.
+ */
+export type SequenceParallel = number;
 /**
  * Tensor-parallel ranks hold whole experts of mixtures instead of a part of each; it goes for all that these ranks
  * hold.
@@ -59,6 +66,7 @@ export interface Group {
   ranks: Ranks;
   walks?: Walks;
   tensor_parallel?: TensorParallel;
+  sequence_parallel?: SequenceParallel;
   expert_parallel?: ExpertParallel;
   redundant_experts?: RedundantExperts;
   replicas?: Replicas;
