@@ -63,10 +63,11 @@ def decode(call: Call, port: str, formats: Sequence[str] = SOUND_FORMATS) -> Ten
 
 def resampled(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
     """float32 `[n]` at one sample rate -> `[ceil(n * wanted / rate)]` at another, band-limited."""
-    from av import AudioFrame, AudioResampler
-
     if rate == wanted or not len(wave):
         return wave
+    # Not before: short sound in plain files needs no FFmpeg.
+    from av import AudioFrame, AudioResampler
+
     # Silence after the end, as long as the filter, brings out the last samples.
     silence = np.zeros(128 * (1 + rate // wanted), np.float32)
     resampler = AudioResampler(format="flt", layout="mono", rate=wanted)
