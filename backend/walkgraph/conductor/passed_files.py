@@ -74,7 +74,7 @@ class PassedFiles:
             approval = replace(message.approval, shown=asked)
             message = replace(message, approval=approval, rest=replace(message.rest, kept=kept))
         self._runs.discard(message.run)
-        self._office.keep(self._runs)
+        self._office.forget_all_but(message.run, self._runs)
         return message
 
     def close(self) -> None:

@@ -112,6 +112,18 @@ def test_the_files_of_a_run_go_with_it_and_those_of_others_stay(way: Way, end: m
     assert open_files() == files - 4 + 2, "the connection to the other rank has been made"
 
 
+def test_a_run_that_ends_takes_no_files_of_one_that_begins(way: Way) -> None:
+    way.submitted()
+    asked = way.service.request(m.Submit(run=RunId("begins"), task="t", params={}, inputs=GIVEN))
+    way.files.to_service(finished())
+    way.files.heard(asked)
+    # As at the conductor, so at the rank: the other run ends between a file and the message that names it.
+    way.ranks[0].expect("ends")
+    message: Any = way.files.to_rank(Rank(0), start(asked))
+    way.ranks[0].forget("ends")
+    assert way.unpacked(0, message)["a.0"] == DATA
+
+
 def test_a_run_that_waits_for_a_person_gives_the_service_its_values_back(way: Way) -> None:
     told = start(way.submitted())
     approval = Approval(

@@ -16,6 +16,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire.processes import posting
 from walkgraph.wire.processes.posting import (
+    EARLY_SECONDS,
     MAP_BYTES,
     POST_BYTES,
     Lost,
@@ -198,7 +199,7 @@ def test_a_worker_that_is_started_again_gets_what_is_sent_to_it(tmp_path: Path) 
     first, sender = WorkerPost(tmp_path, Rank(0), 1), PostSender(tmp_path / rank_office(Rank(0)), "service")
     assert sender.post(RUN, b"x") is not None
     first.office.fetch(output(m.Small(value=1)))
-    first.office.keep(())
+    first.office.forget("other")
     first.close()
     second = WorkerPost(tmp_path, Rank(0), 2)
     assert sender.post(RUN, b"y") is None, "the connection has ended: the value goes inside its message"
@@ -209,18 +210,24 @@ def test_a_worker_that_is_started_again_gets_what_is_sent_to_it(tmp_path: Path) 
     second.close()
 
 
-def test_only_the_files_of_runs_that_are_kept_stay(way: Way) -> None:
-    way.office.forget(RUN)
-    posted(way, bytes(POST_BYTES))
-    kept = way.sender.post(RunId("other"), bytes(POST_BYTES))
-    assert kept is not None
-    files = open_files()
-    way.office.keep({"other"})
-    assert open_files() == files + 2, "the connection, and the file of the run that is kept"
-    way.office.keep(())
-    assert open_files() == files + 1
-    with pytest.raises(Lost):
-        way.office.opened(kept)
+def test_the_files_of_unknown_runs_stay_while_their_message_may_still_come(tmp_path: Path) -> None:
+    now = 0.0
+    office = PostOffice(tmp_path / posting.SERVICE, clock=lambda: now)
+    sender = PostSender(tmp_path / posting.SERVICE, "0.1")
+    told: dict[str, Any] = {run: sender.post(RunId(run), run.encode()) for run in ("ended", "known", "begins", "late")}
+    before = open_files()
+    office.forget_all_but("ended", {"known"})
+    assert open_files() == before + 1 + 3, "the connection, and the files of all but the run that has ended"
+    assert office.opened(told["begins"]) == m.Blob(data=b"begins")
+    now = EARLY_SECONDS + 1
+    office.forget_all_but("other", {"known"})
+    assert open_files() == before + 1 + 1
+    assert office.opened(told["known"]) == m.Blob(data=b"known")
+    for run in ("ended", "late"):
+        with pytest.raises(Lost):
+            office.opened(told[run])
+    sender.close()
+    office.close()
 
 
 def test_values_of_a_request_are_posted_and_those_that_can_not_be_go_inside_it(tmp_path: Path) -> None:

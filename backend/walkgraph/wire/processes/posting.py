@@ -19,6 +19,7 @@ import fcntl
 import mmap
 import os
 import socket
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -38,6 +39,8 @@ POST_BYTES = 64 * 1024
 """Values from this size on are posted; a smaller one is cheaper in its message."""
 MAP_BYTES = 1024 * 1024
 """Tensors from this size on are mapped. Smaller ones are read: a process may have some 65,000 maps."""
+EARLY_SECONDS = 60.0
+"""A message comes at most this long after its files."""
 _LETTER_BYTES = 4096
 _BACKLOG = 256
 _SEALED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -152,15 +155,16 @@ class PostSender:
 class _Arrived(NamedTuple):
     run: RunId
     file: int
+    at: float
 
 
 class PostOffice:
     """The receiver's side. Nothing here waits."""
 
-    def __init__(self, path: Path, *, private: bool = False) -> None:
+    def __init__(self, path: Path, *, private: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         """`path`: of its socket. `private`: tensors may be written to, which changes this process's memory alone.
         Raises OSError if there can be no socket."""
-        self._private = private
+        self._private, self._clock = private, clock
         self._listener = socket.socket(
             socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
@@ -183,13 +187,15 @@ class PostOffice:
         value = self._fetched(message.value)
         return message if value is message.value else msgspec.structs.replace(message, value=value)
 
-    def forget(self, run: RunId) -> None:
+    def forget(self, run: str) -> None:
         """Give up the files of a run that has ended: no message will name them."""
-        self._give_up(lambda other: other == run)
+        self._give_up(lambda arrived: arrived.run == run)
 
-    def keep(self, runs: Collection[str]) -> None:
-        """Give up the files of all runs but these."""
-        self._give_up(lambda run: run not in runs)
+    def forget_all_but(self, run: str, others: Collection[str]) -> None:
+        """Give up the files of a run that has ended, and of all that aren't known but these `others`. A file that came
+        within `EARLY_SECONDS` may be of a run whose first message is still on its way."""
+        late = self._clock() - EARLY_SECONDS
+        self._give_up(lambda arrived: arrived.run == run or (arrived.at < late and arrived.run not in others))
 
     def close(self) -> None:
         for one in (self._listener, *self._senders):
@@ -198,9 +204,9 @@ class PostOffice:
             os.close(arrived.file)
         self._arrived.clear()
 
-    def _give_up(self, chosen: Callable[[RunId], bool]) -> None:
+    def _give_up(self, chosen: Callable[[_Arrived], bool]) -> None:
         self._collect()
-        for key in [key for key, arrived in self._arrived.items() if chosen(arrived.run)]:
+        for key in [key for key, arrived in self._arrived.items() if chosen(arrived)]:
             os.close(self._arrived.pop(key).file)
 
     def _fetched(self, value: m.Value) -> m.Value:
@@ -281,16 +287,16 @@ class PostOffice:
                 continue
             # Without a file, this process could open no more: the value is lost when a message names it.
             if files:
-                yield (letter.sender, letter.number), _Arrived(letter.run, files[0])
+                yield (letter.sender, letter.number), _Arrived(letter.run, files[0], self._clock())
 
 
 class WorkerPost:
     """A worker's ways for large values, to the service and from it."""
 
-    def __init__(self, directory: Path, rank: Rank, start: int) -> None:
+    def __init__(self, directory: Path, rank: Rank, start: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`start`: of the rank's starts. Raises OSError if there can be no socket."""
         self.sender = PostSender(directory / SERVICE, f"{rank}.{start}")
-        self.office = PostOffice(directory / rank_office(rank), private=True)
+        self.office = PostOffice(directory / rank_office(rank), private=True, clock=clock)
         self._runs: set[str] = set()
 
     def expect(self, run: str) -> None:
@@ -316,10 +322,10 @@ class WorkerPost:
         self.office.close()
 
     def forget(self, run: str) -> None:
-        """Give up the files of a run that is over. Some may come later; they are given up with the next run."""
+        """Give up the files of a run that is over. Some may come later; they are given up with a later run."""
         if run in self._runs:
             self._runs.remove(run)
-            self.office.keep(self._runs)
+            self.office.forget_all_but(run, self._runs)
 
 
 def _sealed(data: Bytes) -> int:
