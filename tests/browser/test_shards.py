@@ -98,6 +98,31 @@ def test_a_component_is_divided_by_hand(person: Person, tmp_path: Path) -> None:
     person.look("resharded_dark")
 
 
+def test_the_tokens_of_a_component_that_draws_are_divided(person: Person) -> None:
+    page = person.page
+    person.copied("shapes", "tiny_drawn")
+    person.open("tiny_drawn")
+    person.tab("Placement")
+    page.get_by_role("button", name="Place by hand").click()
+    page.get_by_role("button", name="+ Add a rank").click()
+    chip = lane(person, 0).get_by_role("option", name=LLM)
+    chip.hover()
+    person.carry(chip.locator(".edge"), lane(person, 1))
+    details = page.get_by_role("region", name="Details")
+    details.get_by_role("button", name="Divide tokens").click()
+    toolbar = page.get_by_role("toolbar", name="Placement")
+    expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+    shards(person, 2)
+    details.get_by_role("tab", name=re.compile("^Groups")).click()
+    divides = details.get_by_role("combobox", name=re.compile("divides$"))
+    expect(divides).to_have_value("sequence_parallel")
+    person.look("tokens")
+    divides.select_option("weights")
+    expect(details.get_by_text("none of its nodes has weights that can be divided")).to_be_visible()
+    divides.select_option("tokens")
+    expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+
+
 def test_what_shards_did_stands_below_their_component(person: Person) -> None:
     page = person.page
     with person.running.client() as client:

@@ -1,14 +1,20 @@
 // The groups of the placement as its author wrote them, with what they have: memory, width, copies.
 import { useEffect, useState } from "react";
 import type { Problem } from "../messages/answers";
-import { Input } from "../ui/kit";
+import { Input, Select } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { ProblemList, RankMark, type Action } from "./board/bits";
 import { resizeGroup, setGroup } from "../document/placement/edits";
 import { parseMemory } from "./model/memory";
 import { ALL } from "../document/placement/resolve";
 import type { Group, PlacementDocument } from "../document/placement/schema.generated";
+import { fieldsOf, widthOf, type WidthField } from "../document/placement/width";
 import { strings } from "../strings";
+
+const DIVIDED = (["tensor_parallel", "sequence_parallel"] as const).map((value) => ({
+  value,
+  label: strings.placement.divided[value],
+}));
 
 interface GroupTableProps {
   placement: PlacementDocument;
@@ -57,6 +63,7 @@ interface GroupRowProps extends Pick<GroupTableProps, "actions" | "onEdit"> {
 
 function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
   const name = strings.placement.group(index + 1);
+  const width = widthOf(group);
   const wrong = (field: string) => problems.some((problem) => problem.pointer.endsWith(`/${field}`));
   return (
     <>
@@ -85,15 +92,27 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
         </td>
         <td>
           <CountField
-            label={strings.placement.tensorParallelWidth(name)}
-            value={group.tensor_parallel ?? 1}
-            invalid={wrong("tensor_parallel")}
-            onChange={(width) =>
+            label={strings.placement.widthWithName(name)}
+            value={width.count}
+            invalid={wrong(width.field)}
+            onChange={(count) =>
               onEdit(strings.placement.widthWithName(name), (placement) =>
-                resizeGroup(placement, index, "tensor_parallel", width),
+                resizeGroup(placement, index, "width", count),
               )
             }
           />
+          {width.count > 1 && (
+            <Select
+              aria-label={strings.placement.whatIsDivided(name)}
+              value={width.field}
+              options={DIVIDED}
+              onChange={(field) =>
+                onEdit(strings.placement.whatIsDivided(name), (placement) =>
+                  setGroup(placement, index, fieldsOf({ field: field as WidthField, count: width.count })),
+                )
+              }
+            />
+          )}
         </td>
         <td>
           <CountField

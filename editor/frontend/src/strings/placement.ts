@@ -31,7 +31,7 @@ export const placement = {
   notKnown: "not known",
   // GroupTable.tsx
   aLaterGroupOverrides:
-    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A width above 1 divides the language models of a group over as many ranks.",
+    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A width above 1 divides a group over as many ranks: the weights of its language models, or the tokens of the steps that draw.",
   components: "Components",
   walks: "Walks",
   memory: "Memory",
@@ -41,7 +41,8 @@ export const placement = {
   allOthers: "all others",
   all2: "all",
   memoryWithName: (name: string) => `Memory of ${name}`,
-  tensorParallelWidth: (name: string) => `Tensor-parallel width of ${name}`,
+  whatIsDivided: (name: string) => `What ${name} divides`,
+  divided: { tensor_parallel: "weights", sequence_parallel: "tokens" },
   widthWithName: (name: string) => `Width of ${name}`,
   replicasWithName: (name: string) => `Replicas of ${name}`,
   theRest: "the rest",
@@ -205,6 +206,8 @@ export const placement = {
   oneReplica: "One replica",
   oneReplicaARank: "One replica a rank",
   width1: "Width 1",
+  divideInstead: (field: "tensor_parallel" | "sequence_parallel") =>
+    field === "tensor_parallel" ? "Divide weights" : "Divide tokens",
   leaveOut: (field: string) => `Leave out ${field}`,
   onlyRank: (rank: number) => `Only rank ${rank}`,
   removeNamesThatAreGone: "Remove names that are gone",

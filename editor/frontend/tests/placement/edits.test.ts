@@ -18,6 +18,7 @@ import { rankColor, ranksOf } from "../../src/placement/model/ranks";
 import { followGraph } from "../../src/document/placement/follow";
 import { groupOf, isReadable, ranksOfNode, walksOfNodes, whereabouts } from "../../src/document/placement/resolve";
 import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
+import { fieldsOf } from "../../src/document/placement/width";
 
 const ROOT = join(import.meta.dirname, "../../../..");
 const read = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8"));
@@ -265,12 +266,24 @@ describe("ranks, groups and names", () => {
     expect(given.groups[0]).toBe(base.groups[0]);
     expect(setGroup(given, 1, { memory: null })).toEqual(base);
     expect(setGroup(base, 1, { memory: null })).toBe(base);
-    const wide = resizeGroup(base, 1, "tensor_parallel", 2);
+    const wide = resizeGroup(base, 1, "width", 2);
     expect(wide.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], tensor_parallel: 2 });
-    expect(resizeGroup(wide, 1, "tensor_parallel", 1)).toEqual(base);
+    expect(resizeGroup(wide, 1, "width", 1)).toEqual(base);
     const many = resizeGroup(wide, 1, "replicas", 2);
     expect(many.groups[1]).toMatchObject({ ranks: [1, 0, 2, 3], tensor_parallel: 2, replicas: 2 });
     expect(many.ranks.length).toBe(4);
+  });
+
+  it("keeps what a group divides at every width, until that is chosen anew", () => {
+    const wide = resizeGroup(base, 1, "width", 2);
+    const tokens = setGroup(wide, 1, fieldsOf({ field: "sequence_parallel", count: 2 }));
+    expect(tokens.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], sequence_parallel: 2 });
+    const three = resizeGroup(tokens, 1, "width", 3);
+    expect(three.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0, 2], sequence_parallel: 3 });
+    expect(removeRank(three, GRAPH, 2).groups[1]).toEqual(tokens.groups[1]);
+    expect(resizeGroup(tokens, 1, "replicas", 2).groups[1]).toMatchObject({ ranks: [1, 0, 2, 3], replicas: 2 });
+    expect(resizeGroup(tokens, 1, "width", 1)).toEqual(base);
+    expect(setGroup(tokens, 1, fieldsOf({ field: "tensor_parallel", count: 2 }))).toEqual(wide);
   });
 
   it("loses a replica with its rank", () => {

@@ -161,6 +161,22 @@ describe("lanes", () => {
     expect(whole.groups.some((group) => group.tensor_parallel)).toBe(false);
   });
 
+  it("divides further what a node's group divides, on its ranks and on others", () => {
+    const { placement } = found("ok");
+    const tokens: PlacementDocument = {
+      ...placement,
+      groups: [{ nodes: ["*"], ranks: [0, 1], sequence_parallel: 2 }],
+    };
+    const chip = chipsOf(tokens, "llm")[0];
+    expect(chip?.shard).toEqual({ number: 1, of: 2, divides: "sequence_parallel" });
+    const three = widenChips(tokens, graph, chip ? [chip] : [], [0, 1, 2]);
+    expect(three.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [0, 1, 2], sequence_parallel: 3 });
+    const swapped = moveChips(tokens, graph, chip ? [chip] : [], 1);
+    expect(swapped.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [1, 0], sequence_parallel: 2 });
+    const again = widenChips(three, graph, chipsOf(three, "llm").slice(0, 1), [0, 1]);
+    expect(again.groups.every((group) => group.tensor_parallel === undefined)).toBe(true);
+  });
+
   it("takes a node out of the default to divide it", () => {
     const { placement } = found("ok");
     const wide = widenChips(placement, graph, chipsOf(placement, "llm"), [0, 1]);

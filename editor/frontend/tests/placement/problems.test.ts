@@ -40,13 +40,30 @@ describe("problems", () => {
     expect(fix?.placement?.groups[1]).toEqual({ ...placement.groups[1], ranks: [0] });
   });
 
+  it("of a group that divides what its nodes don't have are mended by dividing the other", () => {
+    const { placement, plan } = found("ok");
+    const wide = { ...placement, groups: [{ nodes: ["*"], ranks: [0, 1], tensor_parallel: 2 }] };
+    const indivisible: Problem = {
+      code: "indivisible",
+      pointer: "/placement/groups/0/tensor_parallel",
+      message: "none of its nodes has weights that can be divided; set `sequence_parallel` instead",
+      severity: "error",
+    };
+    const made = fixesOf(indivisible, wide, graph, plan);
+    expect(made.map((fix) => fix.label)).toEqual(["Divide tokens", "Width 1"]);
+    expect(made.map((fix) => fix.placement?.groups)).toEqual([
+      [{ nodes: ["*"], ranks: [0, 1], sequence_parallel: 2 }],
+      [{ nodes: ["*"], ranks: [0] }],
+    ]);
+  });
+
   it("are mended by what certainly mends them", () => {
     const [more] = fixes("tight", "does_not_fit");
     expect(more?.label).toBe("Give it 31 GiB");
     expect(more?.placement?.groups[1]).toEqual({ nodes: ["llm_cfg_text"], ranks: [1], memory: "31GiB" });
     const free = fixes("tight", "device_full").at(-1);
     expect(free?.placement?.groups[0]).toEqual({ nodes: ["*"], ranks: [0] });
-    expect(fixes("bad", "indivisible")[0]?.placement?.groups[1]).toEqual({
+    expect(fixes("bad", "indivisible").at(-1)?.placement?.groups[1]).toEqual({
       nodes: ["llm_cfg_text"],
       ranks: [1],
       memory: "60GiB",

@@ -2,6 +2,7 @@
 import type { GraphDocument } from "../types";
 import { ALL, groupOf, ranksOfNode, walksOfNodes } from "./resolve";
 import type { Group, PlacementDocument } from "./schema.generated";
+import { sameWidth, WHOLE, widthOf, type Width } from "./width";
 
 export { ranksOfNode } from "./resolve";
 
@@ -27,7 +28,7 @@ export function assign(
   nodes: readonly string[],
   ranks: readonly number[],
   walks: readonly string[] | null,
-  width?: number,
+  width?: Width,
 ): PlacementDocument {
   const base = placement ?? explicit(graph);
   const all = Object.keys(graph.walks ?? {});
@@ -94,13 +95,16 @@ export function setDevice(placement: PlacementDocument, rank: number, device: st
   };
 }
 
+/** Fields of a group whose default is 1. */
+const COUNTS: ReadonlySet<string> = new Set(["tensor_parallel", "sequence_parallel", "replicas"]);
+
 /** Fields of one group; what is at its default (null, 1) is left out of the document. */
 export function setGroup(placement: PlacementDocument, index: number, fields: Partial<Group>): PlacementDocument {
   const group = placement.groups[index];
   if (!group) return placement;
   const next: Record<string, unknown> = { ...group };
   for (const [key, value] of Object.entries(fields)) {
-    const plain = value == null || (value === 1 && (key === "tensor_parallel" || key === "replicas"));
+    const plain = value == null || (value === 1 && COUNTS.has(key));
     if (plain) delete next[key];
     else next[key] = value;
   }
@@ -143,7 +147,7 @@ interface Wish {
   matters: ReadonlyMap<string, ReadonlySet<string | null>>;
   ranks: readonly number[];
   /** Shards of each replica; undefined: as many as the group has. */
-  width: number | undefined;
+  width: Width | undefined;
   /** Moved in all Walks, so that those which don't use a moved node are free to be anything. */
   everywhere: boolean;
 }
@@ -153,8 +157,8 @@ function same(left: readonly (number | string)[], right: readonly (number | stri
 }
 
 /** True if a group puts its nodes on these ranks, with this width if one is given. */
-function isAt(group: Group | undefined, ranks: readonly number[], width: number | undefined): boolean {
-  const fits = width === undefined || (group?.tensor_parallel ?? 1) === width;
+function isAt(group: Group | undefined, ranks: readonly number[], width: Width | undefined): boolean {
+  const fits = width === undefined || sameWidth(widthOf(group), width);
   return group !== undefined && fits && same(group.ranks, ranks);
 }
 
@@ -162,7 +166,7 @@ function settings(group: Group | undefined): string {
   if (!group) return "";
   return JSON.stringify([
     group.ranks,
-    group.tensor_parallel ?? 1,
+    widthOf(group),
     group.replicas ?? 1,
     group.memory,
     group.host,
@@ -211,13 +215,13 @@ function withoutWhole(group: Group, others: string[], only: readonly string[]): 
   return covered ? [{ ...group, nodes: others }] : [group];
 }
 
-function fresh(nodes: string[], ranks: readonly number[], walks: readonly string[] | null, width = 1): Group {
-  const replicas = Math.floor(ranks.length / width);
+function fresh(nodes: string[], ranks: readonly number[], walks: readonly string[] | null, width = WHOLE): Group {
+  const replicas = Math.floor(ranks.length / width.count);
   return {
     nodes,
     ranks: [...ranks],
     ...(walks ? { walks: [...walks] } : {}),
-    ...(width > 1 ? { tensor_parallel: width } : {}),
+    ...(width.count > 1 ? { [width.field]: width.count } : {}),
     ...(replicas > 1 ? { replicas } : {}),
   };
 }
@@ -295,9 +299,10 @@ function promoted(groups: Group[], wish: Wish): Group[] {
 function shrunk(group: Group, rank: number, to: number): Group {
   if (!group.ranks.includes(rank)) return group;
   const left = group.ranks.filter((value) => value !== rank);
-  const { tensor_parallel: width = 1, replicas: _replicas, ...rest } = group;
+  const { tensor_parallel: _weights, sequence_parallel: _tokens, replicas: _replicas, ...rest } = group;
   const ranks = left.length === 0 ? [to] : left;
-  const field = width > 1 ? "tensor_parallel" : "replicas";
+  const width = widthOf(group);
+  const field = width.count > 1 ? width.field : "replicas";
   return { ...rest, ranks, ...(ranks.length > 1 ? { [field]: ranks.length } : {}) };
 }
 
@@ -314,12 +319,13 @@ function alike(left: Group[], right: Group[], base: PlacementDocument, graph: Gr
 export function resizeGroup(
   placement: PlacementDocument,
   index: number | null,
-  field: "tensor_parallel" | "replicas",
+  field: "width" | "replicas",
   value: number,
 ): PlacementDocument {
   const group = index === null ? undefined : placement.groups[index];
   if (!group || index === null || value < 1) return placement;
-  const other = field === "replicas" ? (group.tensor_parallel ?? 1) : (group.replicas ?? 1);
+  const width = widthOf(group);
+  const other = field === "replicas" ? width.count : (group.replicas ?? 1);
   const free = placement.ranks.map((entry) => entry.rank).filter((rank) => !group.ranks.includes(rank));
   let wider = placement;
   const ranks = [...group.ranks, ...free].slice(0, value * other);
@@ -328,7 +334,7 @@ export function resizeGroup(
     wider = added.placement;
     ranks.push(added.rank);
   }
-  return setGroup(wider, index, { ranks, [field]: value });
+  return setGroup(wider, index, { ranks, [field === "width" ? width.field : field]: value });
 }
 
 /** For one more rank: a GPU that no rank has, of those there are; else the next number, or `cpu` without GPUs. */

@@ -6,6 +6,7 @@ import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "../../do
 import { named, spotOf } from "./problems";
 import { groupOf, ranksOfNode, walksOfNodes } from "../../document/placement/resolve";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
+import { fieldsOf, WHOLE, widthOf, type WidthField } from "../../document/placement/width";
 import { strings } from "../../strings";
 
 export interface Fix {
@@ -32,6 +33,11 @@ export function fixesOf(
 /** The fields of a group that doesn't hold whole experts. */
 const PARTS = { expert_parallel: undefined, redundant_experts: undefined };
 
+const OTHER: Record<WidthField, WidthField> = {
+  tensor_parallel: "sequence_parallel",
+  sequence_parallel: "tensor_parallel",
+};
+
 const MENDERS: Record<string, Mender> = {
   unsupported: (problem, placement, graph) => {
     const { group: index, field } = spotOf(problem, placement, graph);
@@ -44,8 +50,12 @@ const MENDERS: Record<string, Mender> = {
     if (!group || index === null) return [];
     if (field === "expert_parallel" || field === "redundant_experts")
       return [{ label: strings.placement.leaveOut(field), placement: setGroup(placement, index, PARTS) }];
-    const fields = { ...PARTS, ranks: group.ranks.slice(0, group.replicas ?? 1), tensor_parallel: 1 };
-    return [{ label: strings.placement.width1, placement: setGroup(placement, index, fields) }];
+    const whole = { ...PARTS, ranks: group.ranks.slice(0, group.replicas ?? 1), ...fieldsOf(WHOLE) };
+    const narrow = { label: strings.placement.width1, placement: setGroup(placement, index, whole) };
+    const other = OTHER[widthOf(group).field];
+    if (!problem.message.includes(`set \`${other}\` instead`)) return [narrow];
+    const fields = { ...PARTS, ...fieldsOf({ field: other, count: widthOf(group).count }) };
+    return [{ label: strings.placement.divideInstead(other), placement: setGroup(placement, index, fields) }, narrow];
   },
   same_rank: (problem, placement, graph) => {
     const { group: index } = spotOf(problem, placement, graph);
@@ -65,7 +75,7 @@ const MENDERS: Record<string, Mender> = {
     const group = index === null ? undefined : placement.groups[index];
     if (!group || index === null) return [];
     const rank = group.ranks[0] ?? 0;
-    const fields = { ranks: [rank], tensor_parallel: 1, replicas: 1 };
+    const fields = { ranks: [rank], ...fieldsOf(WHOLE), replicas: 1 };
     return [{ label: strings.placement.onlyRank(rank), placement: setGroup(placement, index, fields) }];
   },
   shared_shard: (problem, placement, graph) => {

@@ -3,6 +3,7 @@ import type { GraphDocument } from "../../document/types";
 import { addRank, assign, nextDevice, resizeGroup, setGroup } from "../../document/placement/edits";
 import { ALL, groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../document/placement/resolve";
 import type { Group, PlacementDocument } from "../../document/placement/schema.generated";
+import { fieldsOf, widthOf, type Width, type WidthField } from "../../document/placement/width";
 
 export interface Chip {
   /** `NODE@RANK`; `NODE@` where it is not placed. */
@@ -20,7 +21,7 @@ export interface Chip {
   /** Which of its replicas this is, from 1, and of how many; null where it has one. */
   replica: { number: number; of: number } | null;
   /** Which of its shards this is, from 1, and of how many; null where it isn't divided. */
-  shard: { number: number; of: number } | null;
+  shard: { number: number; of: number; divides: WidthField } | null;
   /** The ranks of this replica: one, or one for each shard, the one that serves first. */
   span: readonly number[];
 }
@@ -68,12 +69,12 @@ function chipsOf(placement: PlacementDocument, graph: GraphDocument, node: strin
     const group = placement.groups[groupOf(placement, node, walks[0] ?? null) ?? -1];
     const byDefault = group !== undefined && !group.nodes.includes(node);
     const chip = { node, component, weights, walks: here, partial: places.length > 1, byDefault };
-    const width = group?.tensor_parallel ?? 1;
+    const { field: divides, count: width } = widthOf(group);
     const of = (group?.replicas ?? 1) > 1 ? Math.ceil(ranks.length / width) : 1;
     return (ranks.length === 0 ? [null] : ranks).map((rank, index) => {
       const at = Math.floor(index / width);
       const replica = of > 1 ? { number: at + 1, of } : null;
-      const shard = width > 1 ? { number: (index % width) + 1, of: width } : null;
+      const shard = width > 1 ? { number: (index % width) + 1, of: width, divides } : null;
       const span = ranks.slice(at * width, (at + 1) * width);
       return { ...chip, rank, replica, shard, span, key: `${node}@${rank ?? ""}` };
     });
@@ -156,26 +157,27 @@ export function widenChips(
   chips: readonly Chip[],
   ranks: readonly number[],
 ): PlacementDocument {
-  const parts = new Map<string, { nodes: string[]; walks: readonly string[] | null }>();
+  const parts = new Map<string, { nodes: string[]; walks: readonly string[] | null; width: Width }>();
   const nodes = new Set(chips.map((chip) => chip.node));
   let changed = placement;
   for (const chip of chips) {
     const walks = walksOf(graph, chip);
     const index = groupOf(changed, chip.node, chip.walks[0] ?? null);
     const group = changed.groups[index ?? -1];
-    if (chip.replica !== null) changed = resizeGroup(changed, index, "tensor_parallel", ranks.length);
+    const width: Width = { field: widthOf(group).field, count: ranks.length };
+    if (chip.replica !== null) changed = resizeGroup(changed, index, "width", ranks.length);
     else if (group && index !== null && (ranks.length > 1 || group.memory != null) && isOf(group, nodes, walks))
       // The author's own group, with its memory.
-      changed = setGroup(changed, index, { ranks: [...ranks], tensor_parallel: ranks.length });
+      changed = setGroup(changed, index, { ranks: [...ranks], ...fieldsOf(width) });
     else {
-      const key = walks?.join() ?? "";
-      const part = parts.get(key) ?? { nodes: [], walks };
+      const key = `${width.field} ${walks?.join() ?? ""}`;
+      const part = parts.get(key) ?? { nodes: [], walks, width };
       part.nodes.push(chip.node);
       parts.set(key, part);
     }
   }
   return [...parts.values()].reduce(
-    (before, part) => assign(before, graph, part.nodes, ranks, part.walks, ranks.length),
+    (before, part) => assign(before, graph, part.nodes, ranks, part.walks, part.width),
     changed,
   );
 }
@@ -214,5 +216,6 @@ function onRanks(
   change: (ranks: number[]) => number[],
 ): PlacementDocument {
   const ranks = [...new Set(change(ranksOfNode(placement, chip.node, chip.walks[0] ?? null)))];
-  return assign(placement, graph, [chip.node], ranks, walksOf(graph, chip), chip.shard?.of);
+  const width = chip.shard ? { field: chip.shard.divides, count: chip.shard.of } : undefined;
+  return assign(placement, graph, [chip.node], ranks, walksOf(graph, chip), width);
 }
