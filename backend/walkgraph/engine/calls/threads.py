@@ -6,7 +6,6 @@ An operator's `threaded` says which calls these are.
 """
 
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -25,9 +24,6 @@ T = TypeVar("T")
 
 THREADS = 4
 """A robot has three cameras. Further calls wait in the order of their priorities."""
-SWITCH_SECONDS = 0.0001
-"""The longest that a thread waits for the interpreter while another one computes in Python. Python's own 5 ms are longer
-than most decodings take, and each is waited for several times."""
 _THREADS = ThreadPoolExecutor(THREADS, "calls", torch.set_num_threads, (1,))
 """Started at the first call. Each would otherwise use as many torch threads as there are cores, which take longer to
 wake than to do the work."""
@@ -58,7 +54,6 @@ class Threads:
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
-        sys.setswitchinterval(SWITCH_SECONDS)
 
     @cached_property
     def wakes(self) -> int:
