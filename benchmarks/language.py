@@ -1,7 +1,7 @@
 """Measures a language model through the whole server: the first token and those after it, at the client.
 
     python benchmarks/language.py [--config qwen3-8b] [--prompts 128 2000] [--clients 1 16] [--tokens 100] [--rounds 5]
-        [--budget 150] [--out FILE] [--check]
+        [--placement llm_one_gpu] [--budget 150] [--out FILE] [--check]
 
 The script starts a service with the plain command in its own home and deploys the graph `llm` with random weights. A
 byte is a token of these, so prompts have exact lengths; none begins like another, so each is read whole. Clients stream
@@ -41,7 +41,7 @@ def main() -> None:
     if given.check:
         given.prompts, given.clients, given.tokens, given.rounds = [40], [2], 6, 1
     budget, rows = Budget(given.budget), list[Row]()
-    placement = "llm_one_gpu" if device != "cpu" else None
+    placement = given.placement if device != "cpu" else None
     with home() as folder, service(folder, starter=False) as server:
         start = {"service": server.seconds} | deployed(server.client, graph_of(config), placement, NAME)
         show("from the command to the service, and from `deploy` to ready by what rank 0 was at, s", [start])
@@ -57,6 +57,7 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--config", default="qwen3-8b", help="a shape of random weights of the family `llm`")
+    arguments.add_argument("--placement", default="llm_one_gpu", help="a bundled placement of `llm`; none on a CPU")
     arguments.add_argument("--prompts", type=int, nargs="+", default=[128, 2000], help="tokens of a prompt")
     arguments.add_argument("--clients", type=int, nargs="+", default=[1, 16])
     arguments.add_argument("--tokens", type=int, default=100, help="tokens per answer")

@@ -105,6 +105,11 @@ class Operator(Protocol):
     def load(cls, context: LoadContext) -> Self:
         return cls()
 
+    def quick(self, call: Call) -> bool:
+        """True for a call of a threaded operator that surely takes less than half a millisecond: handing it to a thread
+        and back would take longer."""
+        return False
+
     def caches(self) -> Mapping[str, CacheShape]:
         """State slot -> shape, for paged slots; empty for the rest."""
         return {}

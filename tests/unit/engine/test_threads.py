@@ -20,6 +20,8 @@ from walkgraph.engine.engine import Done, Engine
 
 NUMBERS = "walkgraph.models.numbers.operators"
 SECONDS = 60.0
+QUICK = 1000
+"""A number that is surely doubled at once."""
 
 
 class Gated(Operator):
@@ -32,6 +34,9 @@ class Gated(Operator):
         self.gates: dict[int, threading.Event] = {}
         self.threads: list[str] = []
         self.begun: list[int] = []
+
+    def quick(self, call: Call) -> bool:
+        return int(call.inputs["x"]) == QUICK
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [self._one(one) for one in calls]
@@ -115,6 +120,17 @@ def test_calls_of_a_run_end_in_their_order_and_those_of_others_at_once(gated: Ga
     assert [d.call.run for d in until(engine, 1)] == ["b"]
     gate.set()
     assert [int(d.call.inputs["x"]) for d in until(engine, 2)] == [1, 2]
+
+
+def test_the_engine_makes_calls_that_are_surely_quick_itself(gated: Gated) -> None:
+    engine, gate = engine_with(gated), threading.Event()
+    gated.gates[1] = gate
+    engine.add(one(1, run="a"))
+    engine.add(one(QUICK, run="b"))
+    assert [done.outputs for done in until(engine, 1)] == [{"y": torch.tensor(2 * QUICK)}]
+    assert gated.threads[gated.begun.index(QUICK)] == threading.current_thread().name
+    gate.set()
+    assert [done.outputs for done in until(engine, 1)] == [{"y": torch.tensor(2)}]
 
 
 def test_an_error_ends_its_call_alone(gated: Gated) -> None:

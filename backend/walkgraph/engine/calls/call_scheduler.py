@@ -151,13 +151,17 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
-        quick = 0 < self._times.of(loaded.index) < QUICK_SECONDS
-        if self.threads is not None and operator.threaded and loaded.device.type == "cpu" and not quick:
+        if self.threads is not None and loaded.device.type == "cpu" and self._takes_long(loaded, call):
             return ReadyCall(call, BatchKey("thread", loaded.index, None), 1)
         place = "turn" if call.timed is None else "play"
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
         alike, batch = operator.alike(call), BatchKey(place, loaded.index, operator.bucket(call))
         return ReadyCall(call, batch, operator.rows(call), None if alike is None else (loaded.index, alike))
+
+    def _takes_long(self, loaded: Loaded, call: Call) -> bool:
+        """True for calls that threads are for."""
+        quick = 0 < self._times.of(loaded.index) < QUICK_SECONDS
+        return loaded.operator.threaded and not quick and not loaded.operator.quick(call)
 
     # ── launch ──
 

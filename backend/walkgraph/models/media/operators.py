@@ -56,6 +56,9 @@ class AudioIn(Operator):
     pure: ClassVar[bool] = True
     threaded: ClassVar[bool] = True
 
+    def quick(self, call: Call) -> bool:
+        return sounds.is_short(call, "audio")
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"waveform": wave} for wave in map(_heard, calls)]
 

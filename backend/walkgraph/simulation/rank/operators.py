@@ -29,6 +29,9 @@ class SimulatedOperator:
     def rows(self, call: Call) -> int:
         return 1
 
+    def quick(self, call: Call) -> bool:
+        return False
+
     def alike(self, call: Call) -> Hashable:
         return (call.node, repr(call.inputs)) if self._alike else None
 

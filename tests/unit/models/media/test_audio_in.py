@@ -166,3 +166,21 @@ def test_long_files_are_read_whole(served: Served) -> None:
     assert len(data) > 1 << 21
     made = served.give("media.audio_in", {"audio": data}, sample_rate=16000)
     np.testing.assert_allclose(made.numpy(), wave, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("form", "samples", "rate", "short"),
+    [
+        ("WAV", 48_000, 16_000, True),
+        ("WAV", 131_000, 16_000, True),
+        ("WAV", 132_000, 16_000, False),
+        ("WAV", 48_000, 24_000, False),
+        ("FLAC", 16_000, 16_000, False),
+    ],
+)
+def test_short_sound_in_plain_files_is_quick(served: Served, form: str, samples: int, rate: int, short: bool) -> None:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(samples, np.int16), rate, format=form)
+    call = served.call("media.audio_in", {"audio": file.getvalue()}, sample_rate=16_000)
+    assert sounds.is_short(call, "audio") == short
+    assert not sounds.is_short(served.call("media.audio_in", {}), "audio")
