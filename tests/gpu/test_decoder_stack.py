@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.kernels.cuda_source import is_available
+from walkgraph.memory.cuda_source import is_available
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor
 

@@ -24,7 +24,7 @@ class DistributedShard:
     def __init__(self, at: Path, index: int, count: int, *, device: torch.device, patience: float) -> None:
         """Join the group at `at`, a path of which there is no other at a time. Waits for all shards. `patience`:
         seconds to wait for another shard. Raises ShardLost."""
-        self.index, self.count = index, count
+        self.index, self.count, self._device = index, count, device
         on_gpu, timeout = device.type == "cuda", timedelta(seconds=patience)
         store = dist.FileStore(str(at), count)
         store.set_timeout(timeout)
@@ -48,6 +48,13 @@ class DistributedShard:
 
     def gather(self, x: Tensor, dim: int = -1) -> Tensor:
         return side_by_side(self._parts(x), dim)
+
+    def all(self, here: bool) -> bool:
+        """True if it is true on every shard."""
+        told = torch.tensor([int(here)], device=self._device)
+        with _told():
+            dist.all_reduce(told, dist.ReduceOp.MIN)
+        return bool(told.item())
 
     def close(self) -> None:
         dist.destroy_process_group()

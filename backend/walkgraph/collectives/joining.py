@@ -25,6 +25,17 @@ def join(
     if device.type == "cuda":
         # It takes a second to import.
         from walkgraph.collectives.distributed import DistributedShard
+        from walkgraph.collectives.peers import MOST_SHARDS, PeerShard
+        from walkgraph.memory.cuda import CudaMemory
 
-        return DistributedShard(at, index, count, device=device, patience=patience)
+        group = DistributedShard(at, index, count, device=device, patience=patience)
+        if count > MOST_SHARDS or not group.all(_reachable(device)):
+            return group
+        return PeerShard(group, CudaMemory(device), patience=patience)
     return HostShard(at, index, count, nbytes=nbytes, patience=patience)
+
+
+def _reachable(device: torch.device) -> bool:
+    """True if this GPU reaches the memory of the group's others: of all that this process sees."""
+    others = (other for other in range(torch.cuda.device_count()) if other != device.index)
+    return all(torch.cuda.can_device_access_peer(device, other) for other in others)

@@ -13,8 +13,8 @@ import torch
 from walkgraph.architectures.language.model import decoder_layer
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.kernels import decoder_stack
-from walkgraph.layers.kernels.cuda_source import compiled, is_available
 from walkgraph.layers.kernels.decoder_stack import LayerWeights, StackSizes, shared_bytes, stack_of, unfit_sizes
+from walkgraph.memory.cuda_source import compiled, is_available
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor
 

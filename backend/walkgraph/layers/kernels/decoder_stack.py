@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.decoder import DecoderLayer
-from walkgraph.layers.kernels.cuda_source import CudaKernel, is_available
 from walkgraph.layers.kernels.workspaces import Workspaces
 from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.norm.rms_norm import RMSNorm
+from walkgraph.memory.cuda_source import CudaKernel, is_available
 
 MOST_ROWS = 16
 """Rows of a launch, at most."""

@@ -46,20 +46,26 @@ class CudaKernel:
         asked = self._driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function, threads, self._shared)
         return self._checked(asked) * torch.cuda.get_device_properties().multi_processor_count
 
+    def launch(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
+        """Into the present stream, which may be capturing. `arguments`: the kernel's one parameter."""
+        self._launch(blocks, threads, arguments, ())
+
     def launch_cooperatively(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
-        """Into the present stream, which may be capturing. The blocks run at the same time, so they may wait for each
-        other. `arguments`: the kernel's one parameter."""
-        config, driver = self._driver.CUlaunchConfig(), self._driver
+        """As `launch`, and the blocks run at the same time, so they may wait for each other."""
+        cooperative = self._driver.CUlaunchAttribute()
+        cooperative.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        cooperative.value.cooperative = 1
+        self._launch(blocks, threads, arguments, (cooperative,))
+
+    def _launch(self, blocks: int, threads: int, arguments: ctypes.Structure, attributes: Sequence[Any]) -> None:
+        config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = self._shared
         config.hStream = torch.cuda.current_stream().cuda_stream
-        cooperative = driver.CUlaunchAttribute()
-        cooperative.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        cooperative.value.cooperative = 1
-        config.attrs, config.numAttrs = [cooperative], 1
+        config.attrs, config.numAttrs = list(attributes), len(attributes)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        self._checked(driver.cuLaunchKernelEx(config, self._function, ctypes.addressof(parameters), 0))
+        self._checked(self._driver.cuLaunchKernelEx(config, self._function, ctypes.addressof(parameters), 0))
 
     def _checked(self, answer: tuple[Any, ...]) -> Any:
         error, *values = answer
