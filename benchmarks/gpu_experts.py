@@ -12,6 +12,7 @@ distance from float32 (relative L2). `--sweep` tries other tiles and prints the 
 
 import argparse
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,8 +43,9 @@ MODELS = {
     "qwen3-omni-talker": (1024, ExpertSizes(experts=128, chosen=6, hidden=384, renormed=True)),
 }
 TINY = (48, ExpertSizes(experts=8, chosen=2, hidden=32, renormed=True))
-LAYERS, ROUNDS, WORKERS = 4, 20, 15
+LAYERS, ROUNDS = 4, 20
 """Four layers of experts are 4.8 and 1.2 GB."""
+WORKERS = max(1, (os.cpu_count() or 1) - 2)
 
 
 @dataclass

@@ -36,11 +36,11 @@ def wrong(index: int, count: int, at: str) -> list[str]:
         for shape in SHAPES:
             x = torch.empty(shape, dtype=dtype, device=device)
             x.copy_(part(index, shape, dtype, 0))
-            shard.sum(x), shard.gather(x)
+            shard.sum(x), shard.gather(x), shard.gather(x, 0)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                total, beside = shard.sum(x), shard.gather(x)
+                total, beside, below = shard.sum(x), shard.gather(x), shard.gather(x, 0)
                 again = shard.sum(total)
             for seed in range(ROUNDS):
                 parts = [part(one, shape, dtype, seed).to(device) for one in range(count)]
@@ -50,7 +50,8 @@ def wrong(index: int, count: int, at: str) -> list[str]:
                 naive = added_up(parts)
                 if not torch.equal(total, naive) or not torch.equal(again, added_up([naive] * count)):
                     found.append(f"sum {shape} {dtype} {seed}")
-                if not torch.equal(beside, side_by_side(torch.stack(parts))):
+                gathered = [side_by_side(torch.stack(parts), dim) for dim in (-1, 0)]
+                if not torch.equal(beside, gathered[0]) or not torch.equal(below, gathered[1]):
                     found.append(f"gather {shape} {dtype} {seed}")
     shard.close()
     return found

@@ -2,6 +2,7 @@
 capture; larger ones by the library's collectives. See `peers.cu`."""
 
 import ctypes
+import math
 from functools import cache
 from pathlib import Path
 
@@ -64,10 +65,13 @@ class PeerShard:
     def sum(self, x: Tensor) -> Tensor:
         return self._exchanged(x, torch.empty_like(x), x.numel()) if _passes(x) else self._group.sum(x)
 
-    def gather(self, x: Tensor) -> Tensor:
-        if not _passes(x) or x.shape[-1] * x.itemsize % _PAIR:
-            return self._group.gather(x)
-        return self._exchanged(x, x.new_empty(*x.shape[:-1], x.shape[-1] * self.count), x.shape[-1], gathers=True)
+    def gather(self, x: Tensor, dim: int = -1) -> Tensor:
+        at = dim % x.dim()
+        row = math.prod(x.shape[at:])
+        if not _passes(x) or row * x.itemsize % _PAIR:
+            return self._group.gather(x, dim)
+        shape = *x.shape[:at], self.count * x.shape[at], *x.shape[at + 1 :]
+        return self._exchanged(x, x.new_empty(shape), row, gathers=True)
 
     def close(self) -> None:
         torch.cuda.synchronize(self._memory.device)
