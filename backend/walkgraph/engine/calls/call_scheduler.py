@@ -151,17 +151,12 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
-        if self.threads is not None and loaded.device.type == "cpu" and self._takes_long(loaded, call):
+        if self.threads is not None and _for_threads(loaded, call, self._times.of(loaded.index)):
             return ReadyCall(call, BatchKey("thread", loaded.index, None), 1)
         place = "turn" if call.timed is None else "play"
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
         alike, batch = operator.alike(call), BatchKey(place, loaded.index, operator.bucket(call))
         return ReadyCall(call, batch, operator.rows(call), None if alike is None else (loaded.index, alike))
-
-    def _takes_long(self, loaded: Loaded, call: Call) -> bool:
-        """True for calls that threads are for."""
-        quick = 0 < self._times.of(loaded.index) < QUICK_SECONDS
-        return loaded.operator.threaded and not quick and not loaded.operator.quick(call)
 
     # ── launch ──
 
@@ -328,6 +323,12 @@ class CallScheduler:
         ready = self._split.ready_at(batch.calls, finished)
         failed = tuple(at for at, result in enumerate(results) if result.error is not None)
         return Forwarded(batch.calls, ready, failed, Timing(batch.began, batch.handed, started, finished))
+
+
+def _for_threads(loaded: Loaded, call: Call, seconds: float) -> bool:
+    """True for calls of threaded operators that may take long. `seconds`: of its calls before; 0 if there were none."""
+    operator, quick = loaded.operator, 0 < seconds < QUICK_SECONDS
+    return operator.threaded and loaded.device.type == "cpu" and not quick and not operator.quick(call)
 
 
 def _in_turn(key: BatchKey) -> bool:
