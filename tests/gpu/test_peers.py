@@ -3,14 +3,16 @@ GPU each."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.support.shards import in_processes
-from walkgraph.collectives.base import added_up, side_by_side
+from walkgraph.collectives.base import Shard, added_up, side_by_side
 from walkgraph.collectives.joining import join
+from walkgraph.collectives.peers import PART_BYTES, PeerShard
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,32 +30,39 @@ def part(shard: int, shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> t
 
 def wrong(index: int, count: int, at: str) -> list[str]:
     """What differs from the naive collectives."""
-    device = torch.device("cuda", index)
-    torch.cuda.set_device(device)
-    shard = join(Path(at), index, count, device)
-    found: list[str] = [] if type(shard).__name__ == "PeerShard" else [type(shard).__name__]
-    for dtype in DTYPES:
-        for shape in SHAPES:
-            x = torch.empty(shape, dtype=dtype, device=device)
-            x.copy_(part(index, shape, dtype, 0))
-            shard.sum(x), shard.gather(x), shard.gather(x, 0)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                total, beside, below = shard.sum(x), shard.gather(x), shard.gather(x, 0)
-                again = shard.sum(total)
-            for seed in range(ROUNDS):
-                parts = [part(one, shape, dtype, seed).to(device) for one in range(count)]
-                x.copy_(parts[index])
-                graph.replay()
-                torch.cuda.synchronize()
-                naive = added_up(parts)
-                if not torch.equal(total, naive) or not torch.equal(again, added_up([naive] * count)):
-                    found.append(f"sum {shape} {dtype} {seed}")
-                gathered = [side_by_side(torch.stack(parts), dim) for dim in (-1, 0)]
-                if not torch.equal(beside, gathered[0]) or not torch.equal(below, gathered[1]):
-                    found.append(f"gather {shape} {dtype} {seed}")
+    torch.cuda.set_device(index)
+    shard = join(Path(at), index, count, torch.device("cuda", index))
+    found: list[str] = [] if isinstance(shard, PeerShard) else [type(shard).__name__]
+    for dtype, shape in product(DTYPES, SHAPES):
+        # Graphs with the library's collectives are gone when the group is closed.
+        found += differences(shard, shape, dtype)
     shard.close()
+    return found
+
+
+def differences(shard: Shard, shape: tuple[int, ...], dtype: torch.dtype) -> list[str]:
+    found, device = list[str](), torch.device("cuda", shard.index)
+    x = part(shard.index, shape, dtype, 0).to(device)
+    for once in (shard.sum, shard.gather):
+        once(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        total, beside, below = shard.sum(x), shard.gather(x), shard.gather(x, 0)
+        again = shard.sum(total)
+    for seed in range(ROUNDS):
+        parts = [part(one, shape, dtype, seed).to(device) for one in range(shard.count)]
+        x.copy_(parts[shard.index])
+        graph.replay()
+        torch.cuda.synchronize()
+        naive, stacked = added_up(parts), torch.stack(parts)
+        wanted = naive, added_up([naive] * shard.count), side_by_side(stacked, -1), side_by_side(stacked, 0)
+        names = "sum", "sum of sums", "gather", "gather of rows"
+        for name, mine, right in zip(names, (total, again, beside, below), wanted, strict=True):
+            # The library sums large parts in an order of its own.
+            close = torch.allclose(mine, right, rtol=1e-2) if x.nbytes > PART_BYTES else torch.equal(mine, right)
+            if not close:
+                found.append(f"{name} {shape} {dtype} {seed}")
     return found
 
 

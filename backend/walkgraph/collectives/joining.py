@@ -1,11 +1,14 @@
 """Opens a group in the form for its devices."""
 
+import logging
 from pathlib import Path
 
 import torch
 
 from walkgraph.collectives.base import WHOLE, Shard
 from walkgraph.collectives.host import PATIENCE, REGION_BYTES, HostShard
+
+_log = logging.getLogger(__name__)
 
 
 def join(
@@ -31,7 +34,12 @@ def join(
         group = DistributedShard(at, index, count, device=device, patience=patience)
         if count > MOST_SHARDS or not group.all(_reachable(device)):
             return group
-        return PeerShard(group, CudaMemory(device), patience=patience)
+        peers = PeerShard(group, CudaMemory(device), patience=patience)
+        if group.all(peers.agrees()):
+            return peers
+        _log.warning("sums through the GPUs' memory are not those of NCCL on this host; NCCL is used alone")
+        peers.leave()
+        return group
     return HostShard(at, index, count, nbytes=nbytes, patience=patience)
 
 

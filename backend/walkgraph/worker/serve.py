@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from walkgraph.collectives.base import Shard
 from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.calls.schedule import CPU_MIX, MIX
 from walkgraph.engine.engine import Engine
@@ -111,10 +112,12 @@ class _Process:
         order: m.Load | None = _load_order(self.links)
         first, before = True, False
         while order is not None:
-            loaded, order = self._serve(order, again=not first)
+            loaded, order, shard = self._serve(order, again=not first)
             if order is None and (loaded or not before):
                 return  # The process ends, and its memory with it: to look for garbage would copy what forks share.
             self._forget_engine(again=not first)
+            # Not before: a library waits here for all graphs that hold its collectives.
+            shard.close()
             if not loaded and before:
                 order = _load_order(self.links)
             first, before = False, loaded
@@ -129,8 +132,8 @@ class _Process:
         if frozen:
             gc.freeze()
 
-    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
-        """Load a plan and serve it; `again`: after another one. Returns (loaded, the next order)."""
+    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None, Shard]:
+        """Load a plan and serve it; `again`: after another one. Returns (loaded, the next order, the rank's shard)."""
         spec, rank, links = self.spec, self.rank, self.links
         links.set_peers(order.peers)
         here = next(one for one in order.plan.ranks if one.rank == rank)
@@ -161,7 +164,7 @@ class _Process:
         # On a CPU loops are made ready when runs come: nothing is captured.
         ready = here.device != "cpu" or not again
         if not _load(engine, core.loops() if ready else (), order, rank, links.conductor.socket):
-            return False, None
+            return False, None, part.shard
         name = order.telemetry_name or spec.telemetry_name or spec.name
         emitter = Off() if self.feed is None else self._emitter(name, self.feed)
         self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
@@ -173,9 +176,8 @@ class _Process:
             gc.collect()
             gc.freeze()
         run(loop, rank, links, part.run)
-        part.shard.close()
         emitter.flush(time.monotonic(), force=True)
-        return True, loop.next
+        return True, loop.next, part.shard
 
     def _emitter(self, name: str, feed: sockets.Socket) -> Emitter:
         return Buffered(name, self.source, self.spec.telemetry_level, sockets.offer(feed))

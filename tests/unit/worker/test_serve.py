@@ -103,17 +103,19 @@ class Told:
 
     def __init__(self, *ends: tuple[bool, m.Load | None]) -> None:
         self.forgot: list[bool] = []
+        self.did: list[str] = []
         self._ends = list(ends)
         self.links = SimpleNamespace(
             conductor=SimpleNamespace(socket=SimpleNamespace(poll=lambda: None)),
             from_conductor=SimpleNamespace(drain=lambda: [(0, LOAD)]),
         )
 
-    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
-        return self._ends.pop(0)
+    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None, Any]:
+        return *self._ends.pop(0), SimpleNamespace(close=lambda: self.did.append("close"))
 
     def _forget_engine(self, *, again: bool) -> None:
         self.forgot.append(again)
+        self.did.append("forget")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +132,7 @@ def test_an_engine_is_forgotten_for_the_next_one_alone(ends: list[Any], forgot: 
     process: Any = Told(*ends)
     serve._Process.serve(process)
     assert process.forgot == forgot
+    assert process.did == ["forget", "close"] * len(forgot), "its graphs hold the collectives of the group"
     assert not process._ends
 
 
