@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +16,9 @@ from tests.browser.person import Person
 from tests.browser.test_chat import here
 from tests.browser.test_play import done
 from tests.support.serving import Service
-from tests.system.openai.conftest import tiny
+from tests.system.openai.conftest import qwen3_omni
 
 NAME = "qwen3_omni"
-SHORT = {"max_tokens": 8, "max_frames": 12, "context": 512}
 VIDEO = Path(__file__).parents[1] / "golden" / "qwen3_omni" / "whole.mp4"
 LOUD = """player => {
   const bytes = Uint8Array.from(atob(player.src.split(",")[1]), (letter) => letter.charCodeAt(0));
@@ -29,23 +27,12 @@ LOUD = """player => {
 }"""
 
 
-def talkative() -> dict[str, Any]:
-    """A graph that answers whatever it hears in words and sound. By itself, a model at random weights ends some of its
-    answers at once, and which ones depends on the recording: no two recordings of a microphone are equal."""
-    graph = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
-    for task in graph["tasks"].values():
-        for name in SHORT.keys() & task["params"].keys():
-            task["params"][name]["default"] = SHORT[name]
-    # The mark that would end an answer stands in every prompt, so it is penalised from the first token on.
-    graph["nodes"]["thinker"]["params"]["repetition_penalty"] = 10
-    graph["nodes"]["talker"]["params"]["min_frames"] = SHORT["max_frames"]
-    return graph
-
-
 @pytest.fixture(scope="module")
 def spoken(running: Service) -> None:
+    """No two recordings of a microphone are equal: each has an answer in sound."""
+    graph = qwen3_omni(max_tokens={"default": 8}, max_frames={"default": 12}, context={"default": 512})
     with running.client() as client:
-        client.deploy(talkative(), name=NAME)
+        client.deploy(graph, name=NAME)
     running.wait_ready(NAME)
 
 

@@ -23,6 +23,9 @@ from tests.support.serving import Service, service
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 SECONDS = 300.0
 """Limit of any one call."""
+CIRCLES: dict[str, Any] = {"temperature": 0.0, "repetition_penalty": 1.0}
+"""With these, Orpheus at random weights soon goes round in circles, so that it speaks until its bound. What it draws
+may end at any token."""
 
 
 def tiny(name: str, *, sources: dict[str, str], **bounds: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +67,16 @@ def orpheus() -> dict[str, Any]:
         max_tokens={"default": 140},
         max_prompt={"default": 64},
     )
+
+
+def qwen3_omni(**bounds: dict[str, Any]) -> dict[str, Any]:
+    """Answers in words whatever it hears, and speaks until its bound. By itself, a model at random weights ends some
+    answers at once, and which ones depends on the sound, or on how much was said before an interruption."""
+    graph = tiny("qwen3_omni", sources={"omni": "random:qwen3-omni-tiny:0"}, **bounds)
+    # The mark that would end an answer stands in every prompt, so it is penalised from the first token on.
+    graph["nodes"]["thinker"]["params"]["repetition_penalty"] = 10
+    graph["nodes"]["talker"]["params"]["min_frames"] = graph["tasks"]["chat"]["params"]["max_frames"]["max"]
+    return graph
 
 
 def llm() -> dict[str, Any]:

@@ -43,6 +43,8 @@ def text(told: str) -> dict[str, Any]:
 IMAGE = {"type": "image_url", "image_url": {"url": picture()}}
 HELLO = user("hello")
 DRAWN = {"temperature": 1.0, "seed": 3}
+LONG: dict[str, Any] = {"model": "bagel", "messages": HELLO, "max_tokens": 4096, "extra_body": {"context": 8192}}
+"""Runs for seconds, unless its client leaves."""
 
 
 def url(address: str) -> dict[str, Any]:
@@ -404,7 +406,7 @@ def ended(running: Service, run: str) -> dict[str, Any]:
 
 
 def test_a_client_that_leaves_ends_its_run(running: Service, client: openai.OpenAI) -> None:
-    stream = client.chat.completions.create(model="bagel", messages=HELLO, max_tokens=400, stream=True)
+    stream = client.chat.completions.create(**LONG, stream=True)
     run = next(stream).id.removeprefix("chatcmpl-")
     stream.close()
     assert ended(running, run)["state"] == "cancelled"
@@ -416,7 +418,7 @@ def test_a_client_without_patience(running: Service, client: openai.OpenAI) -> N
         for seconds in (0.5, 1.0, 2.0, 4.0, 8.0):
             hasty = client.with_options(timeout=seconds)
             with pytest.raises(openai.APITimeoutError):
-                hasty.chat.completions.create(model="bagel", messages=HELLO, max_tokens=400)
+                hasty.chat.completions.create(**LONG)
             # On a busy machine the client may leave before its request has become a run.
             if made := {row["id"] for row in native.runs("bagel")} - before:
                 break

@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from tests.support.listening import heard
 from tests.support.serving import Service
 from tests.support.yardstick import patience
+from tests.system.openai.conftest import CIRCLES
 
 pytestmark = pytest.mark.filterwarnings(
     # The official client that blocks opens its sockets in a way that websockets 17 advises against.
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.filterwarnings(
 
 TEXT = "A heron stands in the river."
 ASKED = {"seed": 3, "max_output_tokens": 49}
-LONG: Any = {"seed": 3, "max_output_tokens": 8000}
-"""Runs until it is cancelled. The seed matters: at random weights, some end before their first sound."""
+LONG: Any = {"seed": 3, "max_output_tokens": 8000, **CIRCLES}
+"""Runs until it is cancelled."""
 PCM = base64.b64encode(bytes(4800)).decode()
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.support.listening import heard
 from tests.support.serving import Service
 from tests.support.yardstick import patience
+from tests.system.openai.conftest import CIRCLES
 
 TEXT = "A heron stands in the river."
 ASKED = {"seed": 3, "max_tokens": 49}
@@ -166,7 +167,7 @@ async def test_sound_comes_while_it_is_made(aio: openai.AsyncOpenAI) -> None:
 
 def test_a_client_that_leaves_ends_its_run(running: Service, client: openai.OpenAI) -> None:
     speech = client.audio.speech.with_streaming_response
-    extra = {"seed": 5, "max_tokens": 8000, "repetition_penalty": 1.3}
+    extra = {"max_tokens": 8000, **CIRCLES}
     with speech.create(model="orpheus", input=TEXT, voice="mia", response_format="wav", extra_body=extra) as answer:
         assert next(answer.iter_bytes())[:4] == b"RIFF"
         run = answer.headers["x-request-id"]
@@ -194,7 +195,7 @@ def test_a_run_that_is_cancelled_on_the_way_leaves_its_answer_without_an_end(
     """In bytes as a connection that breaks, in events as an error."""
     speech = client.audio.speech.with_streaming_response
     fields: dict[str, Any] = {"model": "orpheus", "input": TEXT, "voice": "mia", "response_format": "pcm"}
-    fields["extra_body"] = {"seed": 6, "max_tokens": 8000}
+    fields["extra_body"] = {"max_tokens": 8000, **CIRCLES}
     with running.client() as native_client:
         with speech.create(**fields) as answer:
             pieces = answer.iter_bytes()

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from tests.support.listening import heard
 from tests.support.serving import Service
 from tests.support.yardstick import patience
-from tests.system.openai.conftest import tiny
+from tests.system.openai.conftest import qwen3_omni
 from tests.system.openai.test_realtime import until
 from walkgraph.client import AsyncClient, Sound
 
@@ -61,9 +61,8 @@ def media() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def omni(running: Service, client: openai.OpenAI) -> openai.OpenAI:
-    graph = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
     with running.client() as native:
-        native.deploy(graph, name=NAME)
+        native.deploy(qwen3_omni(), name=NAME)
     running.wait_ready(NAME)
     return client
 
@@ -208,7 +207,6 @@ def test_both_clients_of_python_give_the_same(running: Service, wanted: Said) ->
 
 def test_a_spoken_turn_is_answered_after_one_that_was_interrupted(omni: openai.OpenAI) -> None:
     half = (np.repeat(TONE, 3)[:12000] * 32767).astype("<i2").tobytes()
-    # With some seeds, a talker at random weights ends before its first sound.
     long: Any = {"seed": 5, "max_output_tokens": 400}
     short: Any = {"seed": 5, "max_output_tokens": 4}
     with omni.realtime.connect(model=f"{NAME}/converse") as connection:

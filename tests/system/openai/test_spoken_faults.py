@@ -15,7 +15,7 @@ import pytest
 from tests.golden.qwen3_omni import whole
 from tests.support.listening import heard
 from tests.support.serving import Service
-from tests.system.openai.conftest import tiny
+from tests.system.openai.conftest import qwen3_omni
 
 NAME = "qwen3_omni"
 PARAMS: dict[str, Any] = {
@@ -32,7 +32,7 @@ INNER = ("Traceback", "walkgraph.", ".py", "Error(", "torch")
 @pytest.fixture(scope="module")
 def http(plain: Service) -> Iterator[httpx.Client]:
     """The talker's guard bounds an answer by a frame for each of its tokens, and five seconds."""
-    graph = tiny(NAME, sources={"omni": "random:qwen3-omni-tiny:0"})
+    graph = qwen3_omni()
     graph["nodes"]["talker"]["params"]["frames_per_token"] = 1
     with plain.client() as client:
         client.deploy(graph, name=NAME)
@@ -128,7 +128,6 @@ def test_what_cant_be_served_is_a_typed_error_and_nothing_else_is_lost(http: htt
 
 
 def test_codes_that_derail_and_limits_are_typed_ends(http: httpx.Client) -> None:
-    # Drawn so that no code ends the speech.
     long = {"max_tokens": 4, "max_frames": 300, "context": 512, "seed": 1, "temperature": 1.0}
     found = ask(http, "chat", [("text", "Hi")], long).json()
     ends = {one["loop"]: one["reason"] for one in found["usage"]["loops"]}
