@@ -77,6 +77,11 @@ class Person:
         self.go(f"editor?graph={graph}")
         expect(self.page.locator(".wg .react-flow")).to_be_visible()
 
+    def on_card(self, button: str) -> None:
+        """Press a button of the start page by its key, `open.GRAPH` or `copy.GRAPH`. While the cards come, the first
+        one with such a button may be another graph's."""
+        self.page.locator(f".st-key-{button.replace('.', '-')}").get_by_role("button").click()
+
     def new_graph(self, name: str) -> None:
         """From the start page to an empty canvas."""
         self.go("")

@@ -55,7 +55,7 @@ def new_walk(person: Person) -> None:
     page = person.page
     person.go("")
     person.look("start")
-    page.get_by_role("button", name="Open", exact=True).first.click()
+    person.on_card("open.shapes")
     expect(page.locator(".react-flow__node").first).to_be_visible()
     person.new_walk("draw")
     assert sorted(nodes(person)) == ["@in", "@out"]

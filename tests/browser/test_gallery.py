@@ -17,7 +17,7 @@ def test_the_editor_without_a_graph_offers_pictures_and_copies(person: Person) -
     assert picture.evaluate("(img) => img.decode().then(() => img.naturalWidth)") > 300
     expect(page.get_by_text("random weights").first).to_be_visible()
     person.look("gallery")
-    page.get_by_role("button", name="Open as copy").first.click()
+    person.on_card("copy.shapes")
     expect(page.locator(".wg .react-flow")).to_be_visible()
     expect(page).to_have_url(re.compile("graph=shapes_copy"))
     with person.running.client() as client:

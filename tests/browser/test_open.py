@@ -36,6 +36,6 @@ def test_the_printed_address_leads_to_the_first_page_which_opens_a_graph(person:
     person.page.goto(person.address())
     expect(person.page.get_by_text("Draw a model. Watch it walk.")).to_be_visible()
     person.look("start")
-    person.page.get_by_role("button", name="Open", exact=True).first.click()
+    person.on_card("open.shapes")
     expect(person.page.locator(".react-flow__node").first).to_be_visible()
     person.look("editor")
