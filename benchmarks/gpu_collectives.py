@@ -54,7 +54,7 @@ def member(index: int, options: argparse.Namespace, at: str, results: multiproce
     assert isinstance(group, DistributedShard)
     for rows in options.rows:
         x = torch.zeros(rows, options.width, dtype=torch.bfloat16, device=device)
-        found = {"rows": rows, "bytes": x.nbytes, "peers_us": microseconds(shard, x), "nccl_us": microseconds(group, x)}
+        found = {"rows": rows, "bytes": x.nbytes, "peers us": microseconds(shard, x), "nccl us": microseconds(group, x)}
         if index == 0:
             results.put(found)
     shard.close()
