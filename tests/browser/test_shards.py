@@ -26,11 +26,28 @@ TWO = {
 }
 
 
-def tiny() -> dict[str, Any]:
+def tiny(name: str = NAME, shape: str = "qwen3-tiny") -> dict[str, Any]:
     """The bundled language model, with small weights at random."""
     graph = read_json(resources.bundled("graphs")["llm"].read_bytes())
-    weights = {"llm": {"family": "llm", "source": "random:qwen3-tiny:0"}}
-    return {**graph, "name": NAME, "weights": weights}
+    weights = {"llm": {"family": "llm", "source": f"random:{shape}:0"}}
+    return {**graph, "name": name, "weights": weights}
+
+
+def opened(person: Person, graph: dict[str, Any], folder: Path) -> None:
+    """A graph with two ranks, everything on the first."""
+    name = graph["name"]
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(graph))
+    person.upload(file)
+    expect(person.page.get_by_role("heading", name=name)).to_be_visible()
+    person.open(name)
+    two_ranks(person)
+
+
+def two_ranks(person: Person) -> None:
+    person.tab("Placement")
+    person.page.get_by_role("button", name="Place by hand").click()
+    person.page.get_by_role("button", name="+ Add a rank").click()
 
 
 def lane(person: Person, rank: int) -> Locator:
@@ -48,14 +65,7 @@ def shards(person: Person, count: int) -> None:
 
 def test_a_component_is_divided_by_hand(person: Person, tmp_path: Path) -> None:
     page = person.page
-    file = tmp_path / f"{NAME}.json"
-    file.write_text(json.dumps(tiny()))
-    person.upload(file)
-    expect(page.get_by_role("heading", name=NAME)).to_be_visible()
-    person.open(NAME)
-    person.tab("Placement")
-    page.get_by_role("button", name="Place by hand").click()
-    page.get_by_role("button", name="+ Add a rank").click()
+    opened(person, tiny(), tmp_path)
     chip = lane(person, 0).get_by_role("option", name=LLM)
     chip.hover()
     person.carry(chip.locator(".edge"), lane(person, 1))
@@ -102,9 +112,7 @@ def test_the_tokens_of_a_component_that_draws_are_divided(person: Person) -> Non
     page = person.page
     person.copied("shapes", "tiny_drawn")
     person.open("tiny_drawn")
-    person.tab("Placement")
-    page.get_by_role("button", name="Place by hand").click()
-    page.get_by_role("button", name="+ Add a rank").click()
+    two_ranks(person)
     chip = lane(person, 0).get_by_role("option", name=LLM)
     chip.hover()
     person.carry(chip.locator(".edge"), lane(person, 1))
@@ -121,6 +129,45 @@ def test_the_tokens_of_a_component_that_draws_are_divided(person: Person) -> Non
     expect(details.get_by_text("none of its nodes has weights that can be divided")).to_be_visible()
     divides.select_option("tokens")
     expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+
+
+def test_the_shards_of_a_mixture_hold_whole_experts(person: Person, tmp_path: Path) -> None:
+    page = person.page
+    opened(person, tiny("tiny_experts", "qwen3-moe-tiny"), tmp_path)
+    chip = lane(person, 0).get_by_role("option", name=LLM)
+    chip.hover()
+    person.carry(chip.locator(".edge"), lane(person, 1))
+    details = page.get_by_role("region", name="Details")
+    details.get_by_role("tab", name=re.compile("^Groups")).click()
+    whole = details.get_by_role("checkbox", name="Whole experts of group 2")
+    redundant = details.get_by_role("spinbutton", name="Redundant experts of group 2")
+    expect(whole).not_to_be_checked()
+    expect(redundant).to_have_count(0)
+    whole.check()
+    redundant.fill("2")
+    toolbar = page.get_by_role("toolbar", name="Placement")
+    expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+    person.look("experts")
+    # Moved and back, the group is as it was.
+    person.carry(chip, lane(person, 1))
+    expect(lane(person, 0).get_by_role("option", name=LLM)).to_have_accessible_name(re.compile("shard 2 of 2"))
+    expect(redundant).to_have_value("2")
+    chip.focus()
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+    expect(whole).to_be_checked()
+    expect(redundant).to_have_value("0")
+    page.keyboard.press("Control+z")
+    expect(whole).not_to_be_checked()
+    expect(redundant).to_have_count(0)
+    page.keyboard.press("Control+Shift+z")
+    redundant.fill("1")
+    details.get_by_role("button", name="2 redundant experts").click()
+    expect(redundant).to_have_value("2")
+    expect(toolbar.get_by_text("fits", exact=True)).to_be_visible()
+    divides = details.get_by_role("combobox", name=re.compile("divides$"))
+    divides.select_option("tokens")
+    expect(whole).to_have_count(0)
 
 
 def test_what_shards_did_stands_below_their_component(person: Person) -> None:

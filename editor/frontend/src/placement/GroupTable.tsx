@@ -1,15 +1,18 @@
 // The groups of the placement as its author wrote them, with what they have: memory, width, copies.
 import { useEffect, useState } from "react";
 import type { Problem } from "../messages/answers";
-import { Input, Select } from "../ui/kit";
+import { Check, Input, Select } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { ProblemList, RankMark, type Action } from "./board/bits";
 import { resizeGroup, setGroup } from "../document/placement/edits";
 import { parseMemory } from "./model/memory";
 import { ALL } from "../document/placement/resolve";
 import type { Group, PlacementDocument } from "../document/placement/schema.generated";
-import { fieldsOf, widthOf, type WidthField } from "../document/placement/width";
+import { dividesWeights, fieldsOf, widthOf, type Width, type WidthField } from "../document/placement/width";
 import { strings } from "../strings";
+
+/** Ranks of a replica and replicas that can be given here. */
+const MOST = 16;
 
 const DIVIDED = (["tensor_parallel", "sequence_parallel"] as const).map((value) => ({
   value,
@@ -94,6 +97,7 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
           <CountField
             label={strings.placement.widthWithName(name)}
             value={width.count}
+            most={MOST}
             invalid={wrong(width.field)}
             onChange={(count) =>
               onEdit(strings.placement.widthWithName(name), (placement) =>
@@ -102,14 +106,12 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
             }
           />
           {width.count > 1 && (
-            <Select
-              aria-label={strings.placement.whatIsDivided(name)}
-              value={width.field}
-              options={DIVIDED}
-              onChange={(field) =>
-                onEdit(strings.placement.whatIsDivided(name), (placement) =>
-                  setGroup(placement, index, fieldsOf({ field: field as WidthField, count: width.count })),
-                )
+            <DivisionFields
+              name={name}
+              width={width}
+              wrong={wrong}
+              onChange={(label, next) =>
+                onEdit(label, (placement) => setGroup(placement, index, fieldsOf({ ...width, ...next })))
               }
             />
           )}
@@ -118,6 +120,7 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
           <CountField
             label={strings.placement.replicasWithName(name)}
             value={group.replicas ?? 1}
+            most={MOST}
             invalid={wrong("replicas")}
             onChange={(count) =>
               onEdit(strings.placement.replicasWithName(name), (placement) =>
@@ -133,6 +136,50 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
             <ProblemList problems={problems} actions={actions} />
           </td>
         </tr>
+      )}
+    </>
+  );
+}
+
+interface DivisionFieldsProps {
+  name: string;
+  width: Width;
+  wrong: (field: string) => boolean;
+  onChange: (label: string, next: Partial<Width>) => void;
+}
+
+/** What a group of several ranks divides, and whether they hold whole experts. */
+function DivisionFields({ name, width, wrong, onChange }: DivisionFieldsProps) {
+  const divided = strings.placement.whatIsDivided(name);
+  const whole = strings.placement.wholeExpertsWithName(name);
+  const redundant = strings.placement.redundantExpertsWithName(name);
+  return (
+    <>
+      <Select
+        aria-label={divided}
+        value={width.field}
+        options={DIVIDED}
+        onChange={(field) => onChange(divided, { field: field as WidthField })}
+      />
+      {dividesWeights(width) && (
+        <Check
+          label={whole}
+          shown={strings.placement.wholeExperts}
+          checked={width.redundant !== null}
+          onChange={(checked) => onChange(whole, { redundant: checked ? 0 : null })}
+        />
+      )}
+      {width.redundant !== null && (
+        <label className="redundant">
+          <CountField
+            label={redundant}
+            value={width.redundant}
+            least={0}
+            invalid={wrong("redundant_experts")}
+            onChange={(count) => onChange(redundant, { redundant: count })}
+          />
+          {strings.placement.redundantExperts}
+        </label>
       )}
     </>
   );
@@ -179,22 +226,24 @@ function MemoryField({ name, memory, onChange }: MemoryFieldProps) {
 interface CountFieldProps {
   label: string;
   value: number;
+  least?: number;
+  most?: number;
   invalid: boolean;
   onChange: (value: number) => void;
 }
 
-function CountField({ label, value, invalid, onChange }: CountFieldProps) {
+function CountField({ label, value, least = 1, most, invalid, onChange }: CountFieldProps) {
   return (
     <Input
       type="number"
-      min={1}
-      max={16}
+      min={least}
+      max={most}
       aria-label={label}
       aria-invalid={invalid}
       value={value}
       onChange={(event) => {
-        const number = Number(event.target.value);
-        if (Number.isInteger(number) && number >= 1 && number <= 16) onChange(number);
+        const number = event.target.valueAsNumber;
+        if (Number.isInteger(number) && number >= least && number <= (most ?? number)) onChange(number);
       }}
     />
   );

@@ -31,7 +31,7 @@ export const placement = {
   notKnown: "not known",
   // GroupTable.tsx
   aLaterGroupOverrides:
-    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A width above 1 divides a group over as many ranks: the weights of its language models, or the tokens of the steps that draw.",
+    "A later group overrides an earlier one for the same component. Memory is per rank: a size, a share of the device's free memory, or nothing for the rest. A run goes to one of a group's replicas; groups with the same number of them are chosen together. A width above 1 divides a group over as many ranks: the weights of its language models, or the tokens of the steps that draw. Ranks that divide weights hold a part of every expert of a mixture, or whole experts; the busiest ones may be redundant, on two ranks.",
   components: "Components",
   walks: "Walks",
   memory: "Memory",
@@ -43,6 +43,10 @@ export const placement = {
   memoryWithName: (name: string) => `Memory of ${name}`,
   whatIsDivided: (name: string) => `What ${name} divides`,
   divided: { tensor_parallel: "weights", sequence_parallel: "tokens" },
+  wholeExperts: "Whole experts",
+  wholeExpertsWithName: (name: string) => `Whole experts of ${name}`,
+  redundantExperts: "redundant",
+  redundantExpertsWithName: (name: string) => `Redundant experts of ${name}`,
   widthWithName: (name: string) => `Width of ${name}`,
   replicasWithName: (name: string) => `Replicas of ${name}`,
   theRest: "the rest",
@@ -206,6 +210,7 @@ export const placement = {
   oneReplica: "One replica",
   oneReplicaARank: "One replica a rank",
   width1: "Width 1",
+  makeRedundant: (count: number) => `${count} redundant ${count === 1 ? "expert" : "experts"}`,
   divideInstead: (field: "tensor_parallel" | "sequence_parallel") =>
     field === "tensor_parallel" ? "Divide weights" : "Divide tokens",
   leaveOut: (field: string) => `Leave out ${field}`,

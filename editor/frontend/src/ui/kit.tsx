@@ -84,6 +84,31 @@ export function Select({ options, onChange, ...rest }: SelectProps) {
   );
 }
 
+export function Check({
+  label,
+  checked,
+  onChange,
+  shown,
+}: {
+  label: string;
+  checked: boolean;
+  onChange: (checked: boolean) => void;
+  /** Words beside the box, which the label says too; without them it is a tooltip. */
+  shown?: string;
+}) {
+  return (
+    <label className="wg-check" title={shown ? undefined : label}>
+      <input
+        type="checkbox"
+        checked={checked}
+        aria-label={label}
+        onChange={(event) => onChange(event.target.checked)}
+      />
+      {shown}
+    </label>
+  );
+}
+
 interface TabsProps<T extends string> {
   label: string;
   value: T;

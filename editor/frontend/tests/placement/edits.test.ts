@@ -18,7 +18,7 @@ import { rankColor, ranksOf } from "../../src/placement/model/ranks";
 import { followGraph } from "../../src/document/placement/follow";
 import { groupOf, isReadable, ranksOfNode, walksOfNodes, whereabouts } from "../../src/document/placement/resolve";
 import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
-import { fieldsOf } from "../../src/document/placement/width";
+import { fieldsOf, widthOf } from "../../src/document/placement/width";
 
 const ROOT = join(import.meta.dirname, "../../../..");
 const read = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8"));
@@ -276,14 +276,40 @@ describe("ranks, groups and names", () => {
 
   it("keeps what a group divides at every width, until that is chosen anew", () => {
     const wide = resizeGroup(base, 1, "width", 2);
-    const tokens = setGroup(wide, 1, fieldsOf({ field: "sequence_parallel", count: 2 }));
+    const tokens = setGroup(wide, 1, fieldsOf({ field: "sequence_parallel", count: 2, redundant: null }));
     expect(tokens.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], sequence_parallel: 2 });
     const three = resizeGroup(tokens, 1, "width", 3);
     expect(three.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0, 2], sequence_parallel: 3 });
     expect(removeRank(three, GRAPH, 2).groups[1]).toEqual(tokens.groups[1]);
     expect(resizeGroup(tokens, 1, "replicas", 2).groups[1]).toMatchObject({ ranks: [1, 0, 2, 3], replicas: 2 });
     expect(resizeGroup(tokens, 1, "width", 1)).toEqual(base);
-    expect(setGroup(tokens, 1, fieldsOf({ field: "tensor_parallel", count: 2 }))).toEqual(wide);
+    expect(setGroup(tokens, 1, fieldsOf({ field: "tensor_parallel", count: 2, redundant: null }))).toEqual(wide);
+  });
+
+  it("keeps whole experts of a group for as long as it divides weights", () => {
+    const wide = resizeGroup(base, 1, "width", 2);
+    const whole = setGroup(wide, 1, fieldsOf({ field: "tensor_parallel", count: 2, redundant: 0 }));
+    expect(whole.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], tensor_parallel: 2, expert_parallel: true });
+    const spread = setGroup(whole, 1, fieldsOf({ field: "tensor_parallel", count: 2, redundant: 8 }));
+    expect(spread.groups[1]).toEqual({ ...whole.groups[1], redundant_experts: 8 });
+    expect(setGroup(spread, 1, fieldsOf({ ...widthOf(spread.groups[1]), redundant: null }))).toEqual(wide);
+    const three = resizeGroup(spread, 1, "width", 3);
+    expect(three.groups[1]).toEqual({ ...spread.groups[1], ranks: [1, 0, 2], tensor_parallel: 3 });
+    expect(removeRank(three, GRAPH, 2).groups[1]).toEqual(spread.groups[1]);
+    expect(removeRank(spread, GRAPH, 0).groups).toEqual([{ nodes: ["*"], ranks: [0] }]);
+    expect(resizeGroup(spread, 1, "replicas", 2).groups[1]).toMatchObject({ replicas: 2, redundant_experts: 8 });
+    expect(setGroup(spread, 1, { memory: "2GiB" }).groups[1]).toEqual({ ...spread.groups[1], memory: "2GiB" });
+    expect(resizeGroup(spread, 1, "width", 1)).toEqual(base);
+    const tokens = setGroup(spread, 1, fieldsOf({ ...widthOf(spread.groups[1]), field: "sequence_parallel" }));
+    expect(tokens.groups[1]).toEqual({ nodes: ["b"], ranks: [1, 0], sequence_parallel: 2 });
+  });
+
+  it("moves nothing that is on these ranks, unless its experts are to be whole", () => {
+    const parts = resizeGroup(base, 1, "width", 2);
+    const assigned = (redundant: number | null) =>
+      assign(parts, GRAPH, ["b"], [1, 0], null, { field: "tensor_parallel", count: 2, redundant });
+    expect(assigned(null)).toBe(parts);
+    expect(assigned(2).groups[1]).toEqual({ ...parts.groups[1], expert_parallel: true, redundant_experts: 2 });
   });
 
   it("loses a replica with its rank", () => {

@@ -168,13 +168,31 @@ describe("lanes", () => {
       groups: [{ nodes: ["*"], ranks: [0, 1], sequence_parallel: 2 }],
     };
     const chip = chipsOf(tokens, "llm")[0];
-    expect(chip?.shard).toEqual({ number: 1, of: 2, divides: "sequence_parallel" });
+    expect(chip?.shard).toEqual({ number: 1, of: 2 });
     const three = widenChips(tokens, graph, chip ? [chip] : [], [0, 1, 2]);
     expect(three.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [0, 1, 2], sequence_parallel: 3 });
     const swapped = moveChips(tokens, graph, chip ? [chip] : [], 1);
     expect(swapped.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [1, 0], sequence_parallel: 2 });
     const again = widenChips(three, graph, chipsOf(three, "llm").slice(0, 1), [0, 1]);
     expect(again.groups.every((group) => group.tensor_parallel === undefined)).toBe(true);
+  });
+
+  it("keeps whole experts of a node that is divided further or moved", () => {
+    const { placement } = found("ok");
+    const experts = { expert_parallel: true, redundant_experts: 8 };
+    const spread: PlacementDocument = {
+      ...placement,
+      groups: [{ nodes: ["*"], ranks: [0, 1], tensor_parallel: 2, ...experts }],
+    };
+    const first = (document: PlacementDocument) => chipsOf(document, "llm").slice(0, 1);
+    const three = widenChips(spread, graph, first(spread), [0, 1, 2]);
+    expect(three.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [0, 1, 2], tensor_parallel: 3, ...experts });
+    const swapped = moveChips(spread, graph, first(spread), 1);
+    expect(swapped.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [1, 0], tensor_parallel: 2, ...experts });
+    const twice = replicateChips(spread, graph, first(spread), 2);
+    expect(twice.groups.at(-1)).toMatchObject({ ranks: [0, 1, 2, 3], tensor_parallel: 2, replicas: 2, ...experts });
+    const whole = widenChips(three, graph, first(three), [0]);
+    expect(whole.groups.at(-1)).toEqual({ nodes: ["llm"], ranks: [0] });
   });
 
   it("takes a node out of the default to divide it", () => {

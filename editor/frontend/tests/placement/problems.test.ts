@@ -42,7 +42,10 @@ describe("problems", () => {
 
   it("of a group that divides what its nodes don't have are mended by dividing the other", () => {
     const { placement, plan } = found("ok");
-    const wide = { ...placement, groups: [{ nodes: ["*"], ranks: [0, 1], tensor_parallel: 2 }] };
+    const wide = {
+      ...placement,
+      groups: [{ nodes: ["*"], ranks: [0, 1], tensor_parallel: 2, expert_parallel: true, redundant_experts: 2 }],
+    };
     const indivisible: Problem = {
       code: "indivisible",
       pointer: "/placement/groups/0/tensor_parallel",
@@ -55,6 +58,23 @@ describe("problems", () => {
       [{ nodes: ["*"], ranks: [0, 1], sequence_parallel: 2 }],
       [{ nodes: ["*"], ranks: [0] }],
     ]);
+  });
+
+  it("of experts that shards can't hold alike are mended by redundant ones", () => {
+    const { placement, plan } = found("ok");
+    const group = { nodes: ["*"], ranks: [0, 1, 2], tensor_parallel: 3, expert_parallel: true };
+    const uneven: Problem = {
+      code: "indivisible",
+      pointer: "/placement/groups/0/tensor_parallel",
+      message:
+        "weights `llm` can't be divided: its 128 experts can't be divided by 3, but with 1 redundant ones; " +
+        "take another number of ranks",
+      severity: "error",
+    };
+    const made = fixesOf(uneven, { ...placement, groups: [group] }, graph, plan);
+    expect(made.map((fix) => fix.label)).toEqual(["1 redundant expert", "Width 1"]);
+    expect(made[0]?.placement?.groups).toEqual([{ ...group, redundant_experts: 1 }]);
+    expect(made[1]?.placement?.groups).toEqual([{ nodes: ["*"], ranks: [0] }]);
   });
 
   it("are mended by what certainly mends them", () => {

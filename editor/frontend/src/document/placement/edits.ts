@@ -2,7 +2,7 @@
 import type { GraphDocument } from "../types";
 import { ALL, groupOf, ranksOfNode, walksOfNodes } from "./resolve";
 import type { Group, PlacementDocument } from "./schema.generated";
-import { sameWidth, WHOLE, widthOf, type Width } from "./width";
+import { fieldsOf, sameWidth, WHOLE, widthOf, type Width } from "./width";
 
 export { ranksOfNode } from "./resolve";
 
@@ -95,23 +95,28 @@ export function setDevice(placement: PlacementDocument, rank: number, device: st
   };
 }
 
-/** Fields of a group whose default is 1. */
-const COUNTS: ReadonlySet<string> = new Set(["tensor_parallel", "sequence_parallel", "replicas"]);
+/** Defaults of the fields of a group; those of others are null. */
+const DEFAULTS: Readonly<Record<string, unknown>> = { ...fieldsOf(WHOLE), replicas: 1 };
 
-/** Fields of one group; what is at its default (null, 1) is left out of the document. */
+/** A group with other values of these fields; those at their defaults are left out of the document. */
+function withFields(group: Group, fields: Partial<Group>): Group {
+  const next: Record<string, unknown> = { ...group };
+  for (const [key, value] of Object.entries(fields)) {
+    if (value == null || value === DEFAULTS[key]) delete next[key];
+    else next[key] = value;
+  }
+  return next as unknown as Group;
+}
+
+/** Fields of one group; what is at its default is left out of the document. */
 export function setGroup(placement: PlacementDocument, index: number, fields: Partial<Group>): PlacementDocument {
   const group = placement.groups[index];
   if (!group) return placement;
-  const next: Record<string, unknown> = { ...group };
-  for (const [key, value] of Object.entries(fields)) {
-    const plain = value == null || (value === 1 && COUNTS.has(key));
-    if (plain) delete next[key];
-    else next[key] = value;
-  }
+  const next = withFields(group, fields);
   if (JSON.stringify(next) === JSON.stringify(group)) return placement;
   return {
     ...placement,
-    groups: placement.groups.map((other, at) => (at === index ? (next as unknown as Group) : other)),
+    groups: placement.groups.map((other, at) => (at === index ? next : other)),
   };
 }
 
@@ -216,14 +221,9 @@ function withoutWhole(group: Group, others: string[], only: readonly string[]): 
 }
 
 function fresh(nodes: string[], ranks: readonly number[], walks: readonly string[] | null, width = WHOLE): Group {
-  const replicas = Math.floor(ranks.length / width.count);
-  return {
-    nodes,
-    ranks: [...ranks],
-    ...(walks ? { walks: [...walks] } : {}),
-    ...(width.count > 1 ? { [width.field]: width.count } : {}),
-    ...(replicas > 1 ? { replicas } : {}),
-  };
+  const replicas = Math.max(1, Math.floor(ranks.length / width.count));
+  const group = { nodes, ranks: [...ranks], ...(walks ? { walks: [...walks] } : {}) };
+  return withFields(group, { ...fieldsOf(width), replicas });
 }
 
 /** With one more group, or with an author's group on these ranks, of replicas or shards, widened to do the same. */
@@ -299,11 +299,14 @@ function promoted(groups: Group[], wish: Wish): Group[] {
 function shrunk(group: Group, rank: number, to: number): Group {
   if (!group.ranks.includes(rank)) return group;
   const left = group.ranks.filter((value) => value !== rank);
-  const { tensor_parallel: _weights, sequence_parallel: _tokens, replicas: _replicas, ...rest } = group;
   const ranks = left.length === 0 ? [to] : left;
   const width = widthOf(group);
-  const field = width.count > 1 ? width.field : "replicas";
-  return { ...rest, ranks, ...(ranks.length > 1 ? { [field]: ranks.length } : {}) };
+  const { length } = ranks;
+  const fields =
+    width.count > 1
+      ? { ...fieldsOf({ ...width, count: length }), replicas: 1 }
+      : { ...fieldsOf(WHOLE), replicas: length };
+  return withFields(group, { ranks, ...fields });
 }
 
 /** True if both put every node on the same ranks in every Walk. */
@@ -334,7 +337,8 @@ export function resizeGroup(
     wider = added.placement;
     ranks.push(added.rank);
   }
-  return setGroup(wider, index, { ranks, [field === "width" ? width.field : field]: value });
+  const fields = field === "width" ? fieldsOf({ ...width, count: value }) : { replicas: value };
+  return setGroup(wider, index, { ranks, ...fields });
 }
 
 /** For one more rank: a GPU that no rank has, of those there are; else the next number, or `cpu` without GPUs. */

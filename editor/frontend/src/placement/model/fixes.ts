@@ -30,9 +30,6 @@ export function fixesOf(
   return found.filter((fix) => fix.hardware !== undefined || (fix.placement !== null && fix.placement !== placement));
 }
 
-/** The fields of a group that doesn't hold whole experts. */
-const PARTS = { expert_parallel: undefined, redundant_experts: undefined };
-
 const OTHER: Record<WidthField, WidthField> = {
   tensor_parallel: "sequence_parallel",
   sequence_parallel: "tensor_parallel",
@@ -48,13 +45,22 @@ const MENDERS: Record<string, Mender> = {
     const { group: index, field } = spotOf(problem, placement, graph);
     const group = index === null ? undefined : placement.groups[index];
     if (!group || index === null) return [];
-    if (field === "expert_parallel" || field === "redundant_experts")
-      return [{ label: strings.placement.leaveOut(field), placement: setGroup(placement, index, PARTS) }];
-    const whole = { ...PARTS, ranks: group.ranks.slice(0, group.replicas ?? 1), ...fieldsOf(WHOLE) };
+    if (field === "expert_parallel" || field === "redundant_experts") {
+      const parts = { expert_parallel: false, redundant_experts: 0 };
+      return [{ label: strings.placement.leaveOut(field), placement: setGroup(placement, index, parts) }];
+    }
+    const whole = { ranks: group.ranks.slice(0, group.replicas ?? 1), ...fieldsOf(WHOLE) };
     const narrow = { label: strings.placement.width1, placement: setGroup(placement, index, whole) };
-    const other = OTHER[widthOf(group).field];
+    const width = widthOf(group);
+    const more = /with (\d+) redundant ones/.exec(problem.message)?.[1];
+    if (more !== undefined) {
+      const fields = fieldsOf({ ...width, redundant: Number(more) });
+      const label = strings.placement.makeRedundant(Number(more));
+      return [{ label, placement: setGroup(placement, index, fields) }, narrow];
+    }
+    const other = OTHER[width.field];
     if (!problem.message.includes(`set \`${other}\` instead`)) return [narrow];
-    const fields = { ...PARTS, ...fieldsOf({ field: other, count: widthOf(group).count }) };
+    const fields = fieldsOf({ ...width, field: other });
     return [{ label: strings.placement.divideInstead(other), placement: setGroup(placement, index, fields) }, narrow];
   },
   same_rank: (problem, placement, graph) => {

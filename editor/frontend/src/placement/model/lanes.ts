@@ -3,7 +3,7 @@ import type { GraphDocument } from "../../document/types";
 import { addRank, assign, nextDevice, resizeGroup, setGroup } from "../../document/placement/edits";
 import { ALL, groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../document/placement/resolve";
 import type { Group, PlacementDocument } from "../../document/placement/schema.generated";
-import { fieldsOf, widthOf, type Width, type WidthField } from "../../document/placement/width";
+import { fieldsOf, widthOf, type Width } from "../../document/placement/width";
 
 export interface Chip {
   /** `NODE@RANK`; `NODE@` where it is not placed. */
@@ -21,7 +21,9 @@ export interface Chip {
   /** Which of its replicas this is, from 1, and of how many; null where it has one. */
   replica: { number: number; of: number } | null;
   /** Which of its shards this is, from 1, and of how many; null where it isn't divided. */
-  shard: { number: number; of: number; divides: WidthField } | null;
+  shard: { number: number; of: number } | null;
+  /** What its group divides, and how. */
+  width: Width;
   /** The ranks of this replica: one, or one for each shard, the one that serves first. */
   span: readonly number[];
 }
@@ -68,14 +70,15 @@ function chipsOf(placement: PlacementDocument, graph: GraphDocument, node: strin
     if (scope.length > 0 && here.length === 0) return [];
     const group = placement.groups[groupOf(placement, node, walks[0] ?? null) ?? -1];
     const byDefault = group !== undefined && !group.nodes.includes(node);
-    const chip = { node, component, weights, walks: here, partial: places.length > 1, byDefault };
-    const { field: divides, count: width } = widthOf(group);
-    const of = (group?.replicas ?? 1) > 1 ? Math.ceil(ranks.length / width) : 1;
+    const width = widthOf(group);
+    const chip = { node, component, weights, walks: here, partial: places.length > 1, byDefault, width };
+    const { count } = width;
+    const of = (group?.replicas ?? 1) > 1 ? Math.ceil(ranks.length / count) : 1;
     return (ranks.length === 0 ? [null] : ranks).map((rank, index) => {
-      const at = Math.floor(index / width);
+      const at = Math.floor(index / count);
       const replica = of > 1 ? { number: at + 1, of } : null;
-      const shard = width > 1 ? { number: (index % width) + 1, of: width, divides } : null;
-      const span = ranks.slice(at * width, (at + 1) * width);
+      const shard = count > 1 ? { number: (index % count) + 1, of: count } : null;
+      const span = ranks.slice(at * count, (at + 1) * count);
       return { ...chip, rank, replica, shard, span, key: `${node}@${rank ?? ""}` };
     });
   });
@@ -164,13 +167,13 @@ export function widenChips(
     const walks = walksOf(graph, chip);
     const index = groupOf(changed, chip.node, chip.walks[0] ?? null);
     const group = changed.groups[index ?? -1];
-    const width: Width = { field: widthOf(group).field, count: ranks.length };
+    const width: Width = { ...widthOf(group), count: ranks.length };
     if (chip.replica !== null) changed = resizeGroup(changed, index, "width", ranks.length);
     else if (group && index !== null && (ranks.length > 1 || group.memory != null) && isOf(group, nodes, walks))
       // The author's own group, with its memory.
       changed = setGroup(changed, index, { ranks: [...ranks], ...fieldsOf(width) });
     else {
-      const key = `${width.field} ${walks?.join() ?? ""}`;
+      const key = JSON.stringify([width, walks]);
       const part = parts.get(key) ?? { nodes: [], walks, width };
       part.nodes.push(chip.node);
       parts.set(key, part);
@@ -216,6 +219,5 @@ function onRanks(
   change: (ranks: number[]) => number[],
 ): PlacementDocument {
   const ranks = [...new Set(change(ranksOfNode(placement, chip.node, chip.walks[0] ?? null)))];
-  const width = chip.shard ? { field: chip.shard.divides, count: chip.shard.of } : undefined;
-  return assign(placement, graph, [chip.node], ranks, walksOf(graph, chip), width);
+  return assign(placement, graph, [chip.node], ranks, walksOf(graph, chip), chip.shard ? chip.width : undefined);
 }

@@ -110,31 +110,6 @@ export function NumberCell({
   );
 }
 
-export function Check({
-  label,
-  checked,
-  onChange,
-  shown,
-}: {
-  label: string;
-  checked: boolean;
-  onChange: (checked: boolean) => void;
-  /** Words beside the box; without them the label is heard only. */
-  shown?: string;
-}) {
-  return (
-    <label className="wg-check" title={shown ? undefined : label}>
-      <input
-        type="checkbox"
-        checked={checked}
-        aria-label={shown ? undefined : label}
-        onChange={(event) => onChange(event.target.checked)}
-      />
-      {shown}
-    </label>
-  );
-}
-
 /** A modality's glyph and name in its colour. */
 export function Modality({ type, text }: { type: string; text?: string }) {
   return (

@@ -6,14 +6,14 @@ import { isUnder } from "../../document/pointer";
 import { MEDIA } from "../../document/typing";
 import type { GraphDocument, Task, TaskInput } from "../../document/types";
 import { useEditorState } from "../../store/react";
-import { Button, Field, IconButton, Select } from "../../ui/kit";
+import { Button, Check, Field, IconButton, Select } from "../../ui/kit";
 import { Table } from "../../ui/Table";
 import { MODALITIES } from "../../ui/modality";
 import { showBytes } from "../../ui/words";
 import type { useTaskEdits } from "../model/actions";
 import { readDefault, writtenDefault } from "../model/defaults";
 import { offers, type Offer } from "../model/outputs";
-import { Check, Modality, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
+import { Modality, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
 import { strings } from "../../strings";
 
 interface SectionProps {

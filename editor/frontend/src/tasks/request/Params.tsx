@@ -2,13 +2,13 @@
 import { Plus, X } from "lucide-react";
 import type { Problem } from "../../messages/answers";
 import type { Literal, Task, TaskParam } from "../../document/types";
-import { Button, IconButton, Select } from "../../ui/kit";
+import { Button, Check, IconButton, Select } from "../../ui/kit";
 import { Table } from "../../ui/Table";
 import type { useTaskEdits } from "../model/actions";
 import { under } from "./Declarations";
 import { readChoices } from "../model/values";
 import { startValue, whyNotValue } from "../model/simulate";
-import { Check, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
+import { NumberCell, ProblemLines, TextCell } from "../cells/widgets";
 import { strings } from "../../strings";
 
 const TYPES = ["integer", "number", "boolean", "string"] as const;

@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import type { Problem } from "../../messages/answers";
 import type { GraphDocument, Task } from "../../document/types";
 import { useEditor, useEditorState } from "../../store/react";
-import { IconButton, Select, Prose } from "../../ui/kit";
+import { Check, IconButton, Prose, Select } from "../../ui/kit";
 import type { useTaskEdits } from "../model/actions";
 import { BindingCell } from "./BindingCell";
 import { Grip, MenuButton } from "./Grip";
@@ -12,7 +12,7 @@ import { finals, type Final } from "../model/outputs";
 import { nameOf, type WalkRow } from "../model/rows";
 import { reason, type Lit } from "../model/simulate";
 import { indent, type RowHandle } from "./handle";
-import { Check, Modality, ProblemLines, TextCell } from "../cells/widgets";
+import { Modality, ProblemLines, TextCell } from "../cells/widgets";
 import { strings } from "../../strings";
 
 interface StepRowProps {
