@@ -40,7 +40,8 @@ class _Arguments(ctypes.Structure):
 
 
 class PeerShard:
-    """A shard that never comes ends this process's work on its device after `patience`."""
+    """A shard that never comes ends this process's work on its device after `patience`. Exchanges follow each other on
+    one stream: two at the same time would write into the same places."""
 
     def __init__(self, group: DistributedShard, memory: DeviceMemory, *, patience: float) -> None:
         """`group`: takes what doesn't go through peers' memory, and is closed with this one. Raises Unavailable,
