@@ -110,6 +110,8 @@ def test_a_schedule_that_found_a_fault_finds_none(seed: int, fault: str) -> None
             "a loop that was held before its first iteration missed the items that came meanwhile, and never ended",
         ),
         (90684, "a world drew graphs whose ranks have other numbers of pages, and judged all by those of the first"),
+        (60127679, "a message of a run that was over stayed with a rank while the rank it was for was dead"),
+        (60176406, "a message of a run that was over stayed with a rank while the rank it was for was dead"),
     ],
 )
 def test_a_schedule_with_all_its_acts_that_found_a_fault_finds_none(seed: int, fault: str) -> None:

@@ -127,3 +127,20 @@ def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
     assert b"deliver" in there.recv_multipart()[1]
     assert left == ["it"]
     carrier.close()
+
+
+def test_an_encoded_message_without_tensors_is_dropped_with_its_run() -> None:
+    context: sockets.Context = zmq.Context()
+    # It has no peer, so it takes nothing.
+    socket, carrier = context.socket(zmq.PUSH), Carrier(Rank(0), {"shm": 1 << 20})
+    outbox = Outbox(socket, Rank(1), (b"head",), carrier, [])
+    for run in ("over", "other"):
+        outbox.send(OutgoingMessage(m.Deliver(run=RunId(run), step=0, edge=0, key=(), value=m.Absent())))
+    outbox.flush()
+    assert outbox.blocked
+    outbox.forget("over")
+    assert len(outbox) == 1
+    assert outbox.sends("other")
+    carrier.close()
+    socket.close(linger=0)
+    context.term()

@@ -90,6 +90,7 @@ class Outbox:
     def forget(self, run: str) -> None:
         """Drop the messages of a run, except those whose tensors are already in the transport: the peer must free
         these."""
+        self._packed = deque(one for one in self._packed if one.run != run or one.tickets)
         self._queue = deque(one for one in self._queue if _run(one) != run)
 
     def sends(self, run: str) -> bool:
