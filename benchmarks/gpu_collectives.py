@@ -19,39 +19,33 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from _common import show, write
+from _timed import as_graph, elapsed
 
 from walkgraph.collectives.base import Shard
-from walkgraph.collectives.distributed import DistributedShard
 from walkgraph.collectives.joining import join
+from walkgraph.collectives.peers import PeerShard
 
-SUMS, TIMES, PATIENCE = 56, 50, 60.0
+SUMS, TIMES = 56, 50
 
 
 def microseconds(shard: Shard, x: torch.Tensor) -> float:
-    shard.sum(x)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    def sums() -> None:
         y = x
         for _ in range(SUMS):
             y = shard.sum(y)
-    took: list[float] = []
-    for _ in range(TIMES):
-        begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begun.record()
-        graph.replay()
-        ended.record()
-        ended.synchronize()
-        took.append(begun.elapsed_time(ended) * 1000 / SUMS)
-    return statistics.median(took)
+
+    sums()
+    torch.cuda.synchronize()
+    # As many replays on each shard, so `timed`, which counts by its own clock, can't be used.
+    return statistics.median(elapsed(as_graph(sums), TIMES)) * 1000 / SUMS
 
 
 def member(index: int, options: argparse.Namespace, at: str, results: multiprocessing.SimpleQueue) -> None:
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     shard = join(Path(at), index, options.gpus, device)
+    assert isinstance(shard, PeerShard), "these GPUs don't reach each other's memory"
     group = shard._group  # the same processes, by the library
-    assert isinstance(group, DistributedShard)
     for rows in options.rows:
         x = torch.zeros(rows, options.width, dtype=torch.bfloat16, device=device)
         found = {"rows": rows, "bytes": x.nbytes, "peers us": microseconds(shard, x), "nccl us": microseconds(group, x)}

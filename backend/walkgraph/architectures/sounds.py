@@ -65,7 +65,7 @@ def decode(call: Call, port: str, formats: Sequence[str] = SOUND_FORMATS) -> Ten
 
 def is_short(call: Call, port: str) -> bool:
     """True for at most 8 seconds of sound at 16 kHz, or as many samples at another rate, in a plain WAV file that has
-    the call's `sample_rate`: `decode` takes 0.1 ms. The file may be damaged all the same."""
+    the call's `sample_rate`: `decode` takes less than 0.1 ms. The file may be damaged all the same."""
     data = call.inputs.get(port)
     if not isinstance(data, bytes) or len(data) > _SHORT:
         return False
