@@ -1,49 +1,53 @@
 """Measures robots and world models through the whole server, from sockets to the workers and back.
 
-    python benchmarks/robots.py [--cases act act_http act_8 encode rollout_4 rollout_15 rollout_30 rollout_15x8 plan]
+    python benchmarks/robots.py [--cases act act_sdk act_8 encode rollout_15 rollout_15x8 plan ...]
         [--rounds 20] [--budget 300] [--out FILE] [--check] [--timeline]
 
 The script starts a service with the plain command in its own home and deploys pi0.5 and V-JEPA 2-AC with random
-weights, one after the other (`--check`: tiny models, on any machine, without a results file). Times are measured by the
-client, in milliseconds from just before it sends its request until it receives the end, after warm-up rounds:
+weights, one after the other (`--check`: tiny models, on any machine, without a results file). Each client is a process
+of its own; all of a case begin together once each has warmed up. Times are measured by the client, in milliseconds from
+just before it asks until it has the end:
 
-    act            three cameras of 224 by 224 and a prompt of 200 tokens to 50 actions, ten steps, on a session
+    act            three cameras of 224 by 224 and a prompt of 200 tokens to 50 actions, ten steps, on a session; all of
+                   it JSON
     act_http       the same by a POST each
+    act_sdk        the same by the SDK, on a session: pictures and actions as bytes
     act_8          eight robots at once, each on a socket of its own
-    encode         one frame to its features
-    rollout_H      one frame and H actions to H predicted frames; `x8`: by eight clients at once
-    plan           CEM: 400 samples, 2 actions each, 10 rounds
+    encode         one frame to its features, by the SDK: the features as float16, in arrays of NumPy
+    rollout_H      one frame and H actions to H predicted frames, the same way; `x8`: by eight clients at once
+    *_json         the same by a POST of JSON, answered in JSON: float32 in base64, not made into arrays
+    plan           CEM by the SDK: 400 samples, 2 actions each, 10 rounds
 
 `loop ms` is the time of the loop's iterations on the device as the worker reports it, `encoder ms` that of the vision
-encoder, and `prefix ms` that of the prefix. `start` has the seconds from `deploy` to ready, by phase of rank 0.
-`--timeline` shows where the time went for the fastest of ten more requests per case on a socket.
+encoder, and `prefix ms` that of the prefix. `client CPU ms` is the processor time of a client's process for a request.
+`start` has the seconds from `deploy` to ready, by phase of rank 0. `--timeline` shows where the time went for the
+fastest of ten more requests per case.
 """
 
 import argparse
-import asyncio
-import base64
-import io
 import json
+import subprocess
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
-import numpy as np
 from _common import ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
 from _service import deployed, home, service
-from PIL import Image
-from websockets.asyncio.client import ClientConnection, connect
 
+from walkgraph.client import Client
 from walkgraph.resources import bundled
 
 RESULTS = ROOT / "benchmarks" / "results" / "robots.json"
+ASKERS = Path(__file__).with_name("_askers.py")
 WARM_UP = 3
 LINE = "put the small red block into the drawer on the left, close the drawer, and then move the arm back to where it "
-LARGEST = 2**28
-"""Bytes of a message: thirty frames of features are 43 MB."""
+POSE = [0.3, 0.0, 0.4, 0.0, 0.0, 0.0, 0.5]
+SMALL_PLAN = {"samples": 8, "rounds": 2, "top": 2}
+"""Parameters of a plan by the tiny model."""
 
 
 class Model(NamedTuple):
@@ -65,12 +69,13 @@ WORLD = Model("vjepa2_ac", "vjepa2_ac_one_gpu", "vjepa2", "vjepa2-ac-vitg", "vje
 class Case(NamedTuple):
     model: Model
     task: str
+    pictures: tuple[str, ...]
+    """Names of the inputs that are pictures."""
     request: Mapping[str, Any]
-    loop: tuple[str, ...] = ()
-    """Nodes of its loop."""
+    """The rest of the request."""
     clients: int = 1
-    socket: bool = False
-    """On a session's socket; otherwise each request is a POST."""
+    way: str = "sdk"
+    """How its clients ask: one of `_askers.WAYS`."""
 
 
 def main() -> None:
@@ -80,7 +85,7 @@ def main() -> None:
     rows: list[Row] = []
     starts: dict[str, Any] = {}
     with home() as folder, service(folder, starter=False) as server:
-        token = (folder / "token").read_text().strip()
+        clients = Clients(server.client, (folder / "token").read_text().strip(), tiny=tiny)
         for model in (POLICY, WORLD):
             cases = {name: case for name, case in CASES.items() if case.model is model and name in given.cases}
             if not cases:
@@ -90,11 +95,10 @@ def main() -> None:
             show(f"{model.graph}: from `deploy` to ready by what rank 0 was at, s", [starts[model.graph]])
             for name, case in cases.items():
                 if budget.allows(name):
-                    asker = Asker(server.client.url, token, tiny=tiny)
-                    rows.append({"case": name, **asyncio.run(asker.measure(case, rounds))})
+                    rows.append({"case": name, **clients.measure(case, rounds)})
                     show(f"on {device}", rows[-1:])
-                    if given.timeline and case.socket:
-                        show(f"{name}, ms from the sending", asyncio.run(asker.timeline(case)))
+                    if given.timeline:
+                        show(f"{name}, ms from the sending", clients.timeline(case))
             server.client.undeploy(model.graph)
     show(f"robots on {device}", rows)
     report = {"tiny": tiny, "start": starts, "cases": rows, "left out": budget.left_out}
@@ -108,9 +112,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--budget", type=float, default=300.0, help="seconds; later cases are skipped")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="run tiny models and write nothing")
-    arguments.add_argument(
-        "--timeline", action="store_true", help="print the timeline of one request per case on a socket"
-    )
+    arguments.add_argument("--timeline", action="store_true", help="print the timeline of one request per case")
     return arguments.parse_args()
 
 
@@ -123,123 +125,101 @@ def graph_of(model: Model, *, tiny: bool) -> dict[str, Any]:
     return graph
 
 
-def picture(side: int, seed: int) -> dict[str, str]:
-    """A smooth random one, as a robot's camera sends it."""
-    coarse = np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=92)
-    return {"mime": "image/jpeg", "data": base64.b64encode(buffer.getvalue()).decode()}
+class Clients:
+    """The clients of one case at a time, each in a process of its own."""
 
+    def __init__(self, server: Client, token: str, *, tiny: bool) -> None:
+        self._server, self._token, self._tiny = server, token, tiny
 
-class Asker:
-    """The clients of one case."""
-
-    def __init__(self, url: str, token: str, *, tiny: bool) -> None:
-        self._url, self._headers, self._tiny = url, {"Authorization": f"Bearer {token}"}, tiny
-
-    async def measure(self, case: Case, rounds: int) -> Row:
-        body = self._body(case)
-        measured = await (self._sockets if case.socket else self._posts)(case, body, rounds)
-        kept = [one for told in measured for one in told[WARM_UP:]]
-        row: dict[str, Any] = {f"{key} ms": value for key, value in spread([s for s, _ in kept], 1e3).items()}
-        for name, nodes in (("loop ms", case.loop), ("encoder ms", ("vision", "encoder")), ("prefix ms", ("prefix",))):
-            busy = [sum(one["busy"] for one in times if one["node"] in nodes) for _, times in kept]
+    def measure(self, case: Case, rounds: int) -> Row:
+        asked = [one for found in self._asked(case, case.clients, rounds) for one in found]
+        row: dict[str, Any] = {
+            f"{key} ms": value for key, value in spread([one["seconds"] for one in asked], 1e3).items()
+        }
+        row["client CPU ms"] = spread([one["used"] for one in asked], 1e3)["median"]
+        for name, counts in (("loop ms", _in_loop), ("encoder ms", _in_encoder), ("prefix ms", _in_prefix)):
+            busy = [sum(node["busy"] for node in one["times"] if counts(node)) for one in asked]
             if any(busy):
                 row[name] = spread(busy, 1e3)["median"]
-        return row | {"requests": len(kept)}
+        return row | {"requests": len(asked)}
 
-    async def timeline(self, case: Case) -> list[Row]:
-        """When a request's client was told what, and when its calls and launches were taken, handed to the device,
-        begun and over there."""
-        async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=60, trust_env=False) as http:
-            level = f"/api/v1/deployments/{case.model.graph}/watch/level"
-            (await http.put(level, json={"level": "full"})).raise_for_status()
-            told: list[list[tuple[str, float, str]]] = []
-            async with connect(
-                self._address(case), additional_headers=self._headers, max_size=LARGEST, proxy=None
-            ) as socket:
-                await socket.recv()
-                for _ in range(10):
-                    told.append([one async for one in _events(socket, self._body(case))])
-            await asyncio.sleep(1)
-            best = min(told, key=lambda events: events[-1][1] - events[0][1])
-            answer = (await http.get(f"/api/v1/runs/{best[-1][2]}/trace")).raise_for_status()
-            (await http.put(level, json={"level": "summary"})).raise_for_status()
-        return _lines(best, answer.json())
+    def timeline(self, case: Case) -> list[Row]:
+        """When a request's client had got to what, and when its calls and launches were taken, handed to the device,
+        begun and over there: the fastest of ten requests."""
+        self._server.set_level(case.model.graph, "full")
+        (asked,) = self._asked(case, 1, 10)
+        best = min(asked, key=lambda one: one["seconds"])
+        # A run's trace is whole some time after its answer: each process tells its part in its own time.
+        time.sleep(1)
+        trace = self._server.trace(best["run"])
+        self._server.set_level(case.model.graph, "summary")
+        return _lines(best["told"], trace)
 
-    def _address(self, case: Case) -> str:
-        return f"ws{self._url.removeprefix('http')}/ws/v1/sessions/{case.model.graph}/{case.task}"
+    def _asked(self, case: Case, clients: int, rounds: int) -> list[list[dict[str, Any]]]:
+        """What each client measured of each request. They begin together once all have warmed up."""
+        orders = json.dumps(self._orders(case, rounds)) + "\n"
+        with ExitStack() as held:
+            askers = [held.enter_context(_asker()) for _ in range(clients)]
+            for asker in askers:
+                _say(asker, orders)
+            for asker in askers:
+                assert _heard(asker) == "ready\n"
+            for asker in askers:
+                _say(asker, "go\n")
+            return [json.loads(_heard(asker)) for asker in askers]
 
-    def _body(self, case: Case) -> dict[str, Any]:
-        body = json.loads(json.dumps(case.request))
-        for number, (name, value) in enumerate(body["inputs"].items()):
-            if value == "picture":
-                body["inputs"][name] = picture(case.model.side, number)
-        if self._tiny and case.task == "plan":
-            body["params"] |= {"samples": 8, "rounds": 2, "top": 2}
-        return body
-
-    async def _sockets(self, case: Case, body: Mapping[str, Any], rounds: int) -> "Sequence[Sequence[Timed]]":
-        async def robot() -> Sequence[Timed]:
-            address = self._address(case)
-            async with connect(address, additional_headers=self._headers, max_size=LARGEST, proxy=None) as socket:
-                await socket.recv()
-                return await self._repeated(lambda: _observed(socket, body), rounds)
-
-        return await asyncio.gather(*(robot() for _ in range(case.clients)))
-
-    async def _posts(self, case: Case, body: Mapping[str, Any], rounds: int) -> "Sequence[Sequence[Timed]]":
-        path = f"/v1/tasks/{case.model.graph}/{case.task}"
-        async with httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=600, trust_env=False) as http:
-            (await http.get("/health/live")).raise_for_status()
-
-            async def client() -> Sequence[Timed]:
-                return await self._repeated(lambda: _posted(http, path, body), rounds)
-
-            return await asyncio.gather(*(client() for _ in range(case.clients)))
-
-    async def _repeated(self, once: "Callable[[], Awaitable[Any]]", rounds: int) -> "Sequence[Timed]":
-        found: list[Timed] = []
-        for _ in range(WARM_UP + rounds):
-            began = time.perf_counter()
-            times = await once()
-            found.append((time.perf_counter() - began, times))
-        return found
+    def _orders(self, case: Case, rounds: int) -> dict[str, Any]:
+        small = SMALL_PLAN if self._tiny and case.task == "plan" else {}
+        return {
+            "url": self._server.url,
+            "token": self._token,
+            "deployment": case.model.graph,
+            "task": case.task,
+            "way": case.way,
+            "side": case.model.side,
+            "pictures": case.pictures,
+            "request": {**case.request, "params": {**case.request["params"], **small}},
+            "warm_up": WARM_UP,
+            "rounds": rounds,
+        }
 
 
-Timed = tuple[float, Any]
-"""Seconds of a request, and its nodes' times."""
+def _in_loop(node: Mapping[str, Any]) -> bool:
+    """It is a loop on the device, as only they have a Walk."""
+    return bool(node["walk"])
 
 
-async def _observed(socket: ClientConnection, body: Mapping[str, Any]) -> Any:
-    await socket.send(json.dumps(body))
-    while True:
-        event = json.loads(await socket.recv())
-        if event["event"] == "error":
-            raise RuntimeError(event["error"]["message"])
-        if event["event"] == "done":
-            return event["times"]
+def _in_encoder(node: Mapping[str, Any]) -> bool:
+    return node["node"] in ("vision", "encoder")
 
 
-async def _events(socket: ClientConnection, body: Mapping[str, Any]) -> AsyncIterator[tuple[str, float, str]]:
-    """The client's actions and events, in seconds since 1970, and the run."""
-    yield "client: sends", time.time(), ""
-    await socket.send(json.dumps(body))
-    name = ""
-    while name != "done":
-        event = json.loads(await socket.recv())
-        name = event["event"]
-        yield f"client: {name}", time.time(), event["run"]
+def _in_prefix(node: Mapping[str, Any]) -> bool:
+    return node["node"] == "prefix"
 
 
-def _lines(told: Sequence[tuple[str, float, str]], trace: Mapping[str, Any]) -> list[Row]:
+def _asker() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, str(ASKERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _say(asker: subprocess.Popen[str], line: str) -> None:
+    assert asker.stdin is not None
+    asker.stdin.write(line)
+    asker.stdin.flush()
+
+
+def _heard(asker: subprocess.Popen[str]) -> str:
+    assert asker.stdout is not None
+    return asker.stdout.readline()
+
+
+def _lines(told: Sequence[tuple[str, float]], trace: Mapping[str, Any]) -> list[Row]:
     """In the order of time. The trace's times are microseconds."""
     began, blocks, lanes = told[0][1], trace["blocks"], trace["lanes"]
 
     def after(at: int) -> float:
         return 1e3 * (trace["wall"] - began) + at / 1e3
 
-    lines: list[Row] = [{"what": name, "taken": 1e3 * (at - began)} for name, at, _ in told]
+    lines: list[Row] = [{"what": f"client: {name}", "taken": 1e3 * (at - began)} for name, at in told]
     lines += [{"what": f"conductor: {name}", "taken": after(at)} for name, at in trace["phases"].items()]
     lines += [
         {
@@ -251,40 +231,45 @@ def _lines(told: Sequence[tuple[str, float, str]], trace: Mapping[str, Any]) -> 
     return sorted(lines, key=lambda line: line["taken"])
 
 
-async def _posted(http: httpx.AsyncClient, path: str, body: Mapping[str, Any]) -> Any:
-    answer = await http.post(path, json=body)
-    if answer.is_error:
-        raise RuntimeError(answer.text)
-    return answer.json()["times"]
-
-
-def _act(clients: int = 1, *, socket: bool = True) -> Case:
-    cameras = dict.fromkeys(("base", "left_wrist", "right_wrist"), "picture")
-    inputs = {**cameras, "instruction": (LINE * 2)[:143], "state": [0.1 * i for i in range(8)]}
+def _act(way: str = "session", clients: int = 1) -> Case:
+    inputs = {"instruction": (LINE * 2)[:143], "state": [0.1 * i for i in range(8)]}
     request = {"inputs": inputs, "params": {"horizon": 50, "steps": 10, "seed": 1}}
-    return Case(POLICY, "act", request, ("expert",), clients, socket)
+    return Case(POLICY, "act", ("base", "left_wrist", "right_wrist"), request, clients, way)
 
 
-def _rollout(horizon: int, clients: int = 1) -> Case:
+def _encode(way: str = "sdk") -> Case:
+    return Case(WORLD, "encode", ("image",), {"inputs": {}, "params": {}, **_wanted(way)}, way=way)
+
+
+def _rollout(horizon: int, clients: int = 1, way: str = "sdk") -> Case:
     actions = [[0.01, 0.0, -0.01, 0.0, 0.0, 0.0, 0.1]] * horizon
-    inputs = {"image": "picture", "actions": actions, "pose": [0.3, 0.0, 0.4, 0.0, 0.0, 0.0, 0.5]}
-    return Case(WORLD, "rollout", {"inputs": inputs, "params": {"horizon": horizon}}, ("dream", "move"), clients)
+    inputs = {"actions": actions, "pose": POSE}
+    request = {"inputs": inputs, "params": {"horizon": horizon}, **_wanted(way)}
+    return Case(WORLD, "rollout", ("image",), request, clients, way)
+
+
+def _wanted(way: str) -> dict[str, Any]:
+    """Features as the SDK asks for them; otherwise as they come."""
+    return {"outputs": {"features": {"dtype": "float16"}}} if way == "sdk" else {}
 
 
 _PLAN = {
-    "inputs": {"image": "picture", "goal": "picture", "pose": [0.3, 0.0, 0.4, 0.0, 0.0, 0.0, 0.5]},
+    "inputs": {"pose": POSE},
     "params": {"samples": 400, "horizon": 2, "rounds": 10, "top": 10, "seed": 1},
 }
 CASES: Mapping[str, Case] = {
     "act": _act(),
-    "act_http": _act(socket=False),
-    "act_8": _act(8),
-    "encode": Case(WORLD, "encode", {"inputs": {"image": "picture"}}),
+    "act_http": _act("http"),
+    "act_sdk": _act("sdk_session"),
+    "act_8": _act(clients=8),
+    "encode": _encode(),
+    "encode_json": _encode("http"),
     "rollout_4": _rollout(4),
     "rollout_15": _rollout(15),
+    "rollout_15_json": _rollout(15, way="http"),
     "rollout_30": _rollout(30),
     "rollout_15x8": _rollout(15, 8),
-    "plan": Case(WORLD, "plan", _PLAN, ("propose", "try", "move", "distance", "refine")),
+    "plan": Case(WORLD, "plan", ("image", "goal"), _PLAN),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARING = ("rest", "values", "language", "speech", "telemetry")
+SHARING = ("rest", "values", "language", "speech", "telemetry", "robots")
 """These are run in one service, in which nothing is deployed before and after each; the others start their own."""
 
 
@@ -40,7 +40,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("words", "told"),
     [
         ("memory", ["cancels", "overload", "service MiB", "slope", "conductor"]),
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
@@ -49,21 +49,35 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
         ("omni", ["ready", "first text ms", "first audio ms", "RTF", "audio s/s", "floor", "talker", "code2wav"]),
         ("turns", ["llm/chat", "shapes/chat", "anew", "found", "first token ms", "ratio"]),
+        (
+            "robots --cases act act_sdk encode encode_json --timeline",
+            [
+                "ready",
+                "act_sdk",
+                "encode_json",
+                "median ms",
+                "client CPU ms",
+                "loop ms",
+                "encoder ms",
+                "client: has it",
+            ],
+        ),
         ("telemetry", ["step ms", "summary", "full", "/ off", "events", "p99 beside ms", "MiB a reader"]),
     ],
 )
 def test_a_benchmark_of_a_service_can_be_run(
-    name: str,
+    words: str,
     told: list[str],
     shared: Shared,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    name, *more = words.split()
     monkeypatch.syspath_prepend(str(FOLDER))
     if name in SHARING:
         monkeypatch.setattr("_service.home", lambda: nullcontext(shared.home))
         monkeypatch.setattr("_service.service", shared.service)
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--check"])
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--check", *more])
     runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert all(word in printed for word in told), printed
