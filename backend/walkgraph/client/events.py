@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+
+from walkgraph.client.rooms import room
 
 HEARTBEAT = "heartbeat"
 PART_HEAD = re.compile(
@@ -18,7 +18,6 @@ PART_HEAD = re.compile(
 )
 """The headers of a part, from behind the delimiter up to its content."""
 MOST_HEAD = 4096
-HUGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -85,20 +84,8 @@ class FormReader:
             raise ValueError("a part of the answer has no length")
         rest, self._head = memoryview(self._head)[found.end() :], b""
         self._name, self._filled = found["name"], 0
-        self._content = _room(int(found["length"]) + 2)
+        self._content = room(int(found["length"]) + 2)
         return rest
-
-
-def _room(nbytes: int) -> memoryview:
-    """Memory for a part. That of a large one is in huge pages where the system has them: they are there at once, and
-    small ones take longer than to copy the content."""
-    if nbytes < HUGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return memoryview(bytearray(nbytes))
-    made = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # A kernel may have been built without them.
-    with suppress(OSError):
-        made.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(made)
 
 
 class PartReader:
