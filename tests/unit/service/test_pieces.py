@@ -8,24 +8,33 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from walkgraph.service.http import pieces
-from walkgraph.service.http.pieces import WINDOW_BYTES
+from walkgraph.service.http.pieces import JOINED_BYTES, WINDOW_BYTES
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_windows_are_the_pieces_in_a_row(seed: int) -> None:
     drawn = random.Random(seed)
-    sizes = [drawn.choice((0, 1, 100, WINDOW_BYTES - 1, WINDOW_BYTES, 2 * WINDOW_BYTES + 3)) for _ in range(5)]
+    sizes = [
+        drawn.choice((0, 1, 100, JOINED_BYTES, JOINED_BYTES + 1, WINDOW_BYTES - 1, WINDOW_BYTES, 2 * WINDOW_BYTES + 3))
+        for _ in range(5)
+    ]
     given = [memoryview(drawn.randbytes(size)) for size in sizes]
     found = list(pieces.windows(given))
     assert b"".join(found) == b"".join(given)
     assert all(0 < len(window) <= WINDOW_BYTES for window in found if sum(sizes))
 
 
-def test_parts_of_a_large_piece_are_not_copied() -> None:
-    large = bytearray(3 * WINDOW_BYTES)
-    found = list(pieces.windows([b"head", memoryview(large)]))
+@pytest.mark.parametrize("size", [JOINED_BYTES + 1, 3 * WINDOW_BYTES])
+def test_a_large_piece_is_not_copied(size: int) -> None:
+    large = bytearray(size)
+    found = list(pieces.windows([b"head", memoryview(large), b"tail"]))
     large[0] = large[-1] = 7
-    assert (found[1][0], found[-1][-1]) == (7, 7)
+    assert (found[0], found[-1]) == (b"head", b"tail")
+    assert (found[1][0], found[-2][-1]) == (7, 7)
+
+
+def test_small_pieces_are_sent_together() -> None:
+    assert list(pieces.windows([b"a", bytes(JOINED_BYTES), b"b"])) == [b"a" + bytes(JOINED_BYTES) + b"b"]
 
 
 async def test_an_answer_has_its_length_whether_it_is_sent_whole_or_in_windows() -> None:

@@ -39,7 +39,7 @@ def end(runs: Runs, run: LiveRun) -> None:
     runs.ended(run)
 
 
-def test_the_first_to_end_are_forgotten_first_and_none_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_to_end_are_forgotten_first_and_none_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KEPT_RUNS", 2)
     runs = Runs(cast("Any", None))
     made = [live(runs, name, "one", 1.0) for name in "abcd"]
@@ -50,7 +50,7 @@ def test_the_first_to_end_are_forgotten_first_and_none_that_goes_on(monkeypatch:
     assert [name for name in "abcd" if runs.get(name)] == ["a", "c"]
 
 
-def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_kept_has_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "KEPT_ASKED_BYTES", 250)
     monkeypatch.setattr(limits, "KEPT_OUTPUT_BYTES", 1000)
     runs = Runs(cast("Any", None))

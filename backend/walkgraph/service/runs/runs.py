@@ -34,6 +34,9 @@ Event = m.Accepted | m.Output | m.Asked | m.Decided | m.Finished
 Sender = Callable[[m.ToConductor], None]
 Listener = Callable[["LiveRun", Event | m.Rejected], None]
 
+FREE_SECONDS = 0.05
+"""Memory of a forgotten run is freed so much later. For large outputs that takes as long as to send them, and the
+answer of the run that has just ended must not wait for it."""
 SAVE_SECONDS = 0.2
 """Time between two writes: short runs are written once, after they have ended, not while they are served."""
 
@@ -380,7 +383,9 @@ class Runs:
         ):
             oldest = next(iter(self._over))
             self._over_bytes -= self._over.pop(oldest)
-            self._forget_asked(self._runs.pop(oldest))
+            forgotten = self._runs.pop(oldest)
+            self._forget_asked(forgotten)
+            asyncio.get_running_loop().call_later(FREE_SECONDS, _let_go, forgotten)
 
     def _forget_asked(self, run: LiveRun) -> None:
         """Drops a run's request. The run itself may live on under its Idempotency-Key."""
@@ -408,6 +413,10 @@ class Runs:
             finally:
                 for _ in batch:
                     self._unsaved.task_done()
+
+
+def _let_go(run: LiveRun) -> None:
+    """Drops what is most likely the last reference to a run."""
 
 
 def row_of(run: LiveRun) -> Run:
