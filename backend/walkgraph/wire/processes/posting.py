@@ -37,7 +37,7 @@ CONDUCTOR = "post-conductor"
 """The conductor's."""
 POST_BYTES = 64 * 1024
 """Values from this size on are posted; a smaller one is cheaper in its message."""
-MAP_BYTES = 1024 * 1024
+MAP_BYTES = 128 * 1024
 """Tensors from this size on are mapped. Smaller ones are read: a process may have some 65,000 maps."""
 EARLY_SECONDS = 60.0
 """A message comes at most this long after its files."""
@@ -344,7 +344,10 @@ def _sealed(data: Bytes) -> int:
 
 def _read(file: int, nbytes: int) -> bytes:
     # Processes that have the same file share its position.
-    found = bytearray()
-    while len(found) < nbytes and (more := os.pread(file, nbytes - len(found), len(found))):
-        found += more
-    return bytes(found)
+    pieces: list[bytes] = []
+    left = nbytes
+    while left and (more := os.pread(file, left, nbytes - left)):
+        pieces.append(more)
+        left -= len(more)
+    # One piece is nearly always all, and joining it copies nothing.
+    return b"".join(pieces)
