@@ -62,6 +62,22 @@ def sdk(orders: Mapping[str, Any]) -> Iterator[Ask]:
 
 
 @contextmanager
+def sdk_stream(orders: Mapping[str, Any]) -> Iterator[Ask]:
+    """A call by the SDK whose outputs are read as they come."""
+    given = _given(orders)
+    with Client(orders["url"], orders["token"]) as client:
+        task = client.task(orders["deployment"], orders["task"])
+
+        def ask(tell: Tell) -> tuple[str, Any]:
+            with task.stream(**given) as outputs:
+                for output in outputs:
+                    tell(f"{output.name} {output.index}")
+            return _read(outputs.result)
+
+        yield ask
+
+
+@contextmanager
 def sdk_session(orders: Mapping[str, Any]) -> Iterator[Ask]:
     """A request on a session of the SDK."""
     given = _given(orders)
@@ -111,6 +127,7 @@ def session(orders: Mapping[str, Any]) -> Iterator[Ask]:
 
 WAYS: Mapping[str, Callable[[Mapping[str, Any]], AbstractContextManager[Ask]]] = {
     "sdk": sdk,
+    "sdk_stream": sdk_stream,
     "sdk_session": sdk_session,
     "http": http,
     "session": session,

@@ -13,7 +13,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from walkgraph.client import Client, Task
+from walkgraph.client import Client, Result, Task, Tensor
 
 PIECE = 256 * 1024
 CODE = "200"
@@ -42,14 +42,19 @@ def websocket(orders: Mapping[str, Any]) -> int:
 
 
 def sdk(orders: Mapping[str, Any]) -> int:
-    return _task(orders)(**orders["body"]["params"]).tensor().numpy().nbytes
+    return _read(_task(orders)(**orders["body"]["params"]))
 
 
 def sdk_stream(orders: Mapping[str, Any]) -> int:
     with _task(orders).stream(**orders["body"]["params"]) as outputs:
         for _ in outputs:
             pass
-    return outputs.result.tensor().numpy().nbytes
+    return _read(outputs.result)
+
+
+def _read(result: Result) -> int:
+    """Bytes of its tensors, as arrays."""
+    return sum(value.numpy().nbytes for value in result["items"] if isinstance(value, Tensor))
 
 
 def _task(orders: Mapping[str, Any]) -> Task:

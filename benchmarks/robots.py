@@ -16,6 +16,7 @@ just before it asks until it has the end:
     encode         one frame to its features, by the SDK: the features as float16, in arrays of NumPy
     rollout_H      one frame and H actions to H predicted frames, the same way; `x8`: by eight clients at once
     *_json         the same by a POST of JSON, answered in JSON: float32 in base64, not made into arrays
+    *_stream       the same by the SDK, each frame read as it comes
     plan           CEM by the SDK: 400 samples, 2 actions each, 10 rounds
 
 `loop ms` is the time of the loop's iterations on the device as the worker reports it, `encoder ms` that of the vision
@@ -250,7 +251,7 @@ def _rollout(horizon: int, clients: int = 1, way: str = "sdk") -> Case:
 
 def _wanted(way: str) -> dict[str, Any]:
     """Features as the SDK asks for them; otherwise as they come."""
-    return {"outputs": {"features": {"dtype": "float16"}}} if way == "sdk" else {}
+    return {"outputs": {"features": {"dtype": "float16"}}} if way.startswith("sdk") else {}
 
 
 _PLAN = {
@@ -267,8 +268,10 @@ CASES: Mapping[str, Case] = {
     "rollout_4": _rollout(4),
     "rollout_15": _rollout(15),
     "rollout_15_json": _rollout(15, way="http"),
+    "rollout_15_stream": _rollout(15, way="sdk_stream"),
     "rollout_30": _rollout(30),
     "rollout_15x8": _rollout(15, 8),
+    "rollout_15x8_stream": _rollout(15, 8, "sdk_stream"),
     "plan": Case(WORLD, "plan", ("image", "goal"), _PLAN),
 }
 

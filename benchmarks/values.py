@@ -1,6 +1,7 @@
 """Measures the way of a large value from the worker to its client, through the whole server, in every encoding.
 
-    python benchmarks/values.py [--mebibytes 32] [--rounds 12] [--clients 64] [--each 4] [--out FILE] [--check]
+    python benchmarks/values.py [--mebibytes 32] [--frames 15] [--rounds 12] [--clients 64] [--each 4] [--out FILE]
+        [--check]
 
 The script starts a service with the plain command in its own home. A component without weights makes a tensor of
 float32 on the CPU, and a client process takes it. Times are from the connection to the last byte; for the SDK, which
@@ -10,6 +11,7 @@ the client's without its start.
     alone     one client after the other, by encoding; next to each take is a plain copy of as many bytes through a
               local socket, from one thread to another, and `ratio` compares the medians of the two. `nothing` is the
               same request for a single number
+    frames    values of 704 KiB, as the frames that a world model predicts, that come one after the other in one run
     together  so many clients at once, for a smaller value each, as bytes. `rise` is the most that service, conductor
               and worker together held beyond what they held before: their own memory, and shared memory of the machine
     slow      clients that take the head of their answer and then nothing: the memory that each process holds for them,
@@ -36,17 +38,27 @@ TAKERS = Path(__file__).with_name("_takers.py")
 NAME, TASK = "values", "make"
 MIB = 1024 * 1024
 NUMBER_BYTES = 4
+FRAME_BYTES = 256 * 1408 * 2
+"""A frame of V-JEPA 2-AC in 16 bits."""
 SAMPLE_SECONDS = 0.01
 SLOW = 8
 GRAPH: Mapping[str, Any] = {
     "format": "walkgraph/graph@1",
     "name": NAME,
     "nodes": {"make": {"component": "synthetic.tensor", "params": {"n": "=n"}}},
-    "walks": {TASK: {"body": ["make"], "edges": [["make.items", "@out.items"]]}},
+    "walks": {
+        TASK: {
+            "body": [{"loop": "frames", "times": "times", "body": ["make"]}],
+            "edges": [{"from": "make.items", "to": "@out.items", "each": True}],
+        }
+    },
     "tasks": {
         TASK: {
             "outputs": ["items"],
-            "params": {"n": {"type": "integer", "default": 1, "min": 1, "max": 2**28}},
+            "params": {
+                "n": {"type": "integer", "default": 1, "min": 1, "max": 2**28},
+                "times": {"type": "integer", "default": 1, "min": 1, "max": 64},
+            },
             "steps": [{"walk": TASK}],
         }
     },
@@ -71,16 +83,23 @@ def main() -> None:
         alone = [here.alone(way, given.mebibytes, given.rounds) for way in here.ways]
         alone.append(here.alone("bytes", 0, given.rounds))
         show(f"alone: a value of {given.mebibytes} MiB", alone)
+        frames = [here.frames(way, given.frames, given.rounds) for way in ("form", "SDK", "SDK stream")]
+        show(f"frames: {given.frames} values of {FRAME_BYTES // 1024} KiB", frames)
         together = [here.together(given.clients, given.each, given.together)]
         show(f"together: {given.clients} clients, {given.each} MiB each", together)
         slow = [here.slow(SLOW, given.mebibytes)]
         show(f"slow: {SLOW} clients of {given.mebibytes} MiB", slow)
-    write(None if given.check else given.out, "cpu", {"alone": alone, "together": together, "slow": slow})
+    write(
+        None if given.check else given.out,
+        "cpu",
+        {"alone": alone, "frames": frames, "together": together, "slow": slow},
+    )
 
 
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--mebibytes", type=int, default=32, help="size of the value that one client takes")
+    arguments.add_argument("--frames", type=int, default=15, help="values of one run that come one after the other")
     arguments.add_argument("--rounds", type=int, default=12, help="takes in each encoding")
     arguments.add_argument("--clients", type=int, default=64, help="clients at once")
     arguments.add_argument("--each", type=int, default=4, help="MiB that each of them takes")
@@ -90,6 +109,7 @@ def options() -> argparse.Namespace:
     given = arguments.parse_args()
     if given.check:
         given.mebibytes, given.rounds, given.clients, given.each, given.together = 1, 1, 2, 1, 1
+        given.frames = 2
     return given
 
 
@@ -106,13 +126,20 @@ class Here:
 
     def alone(self, way: str, mebibytes: int, rounds: int) -> Row:
         nbytes = max(NUMBER_BYTES, mebibytes * MIB)
-        orders = {**self._orders(way, nbytes), "how": "in_turn", "rounds": rounds}
+        return {"encoding": way if mebibytes else "nothing", "MiB": mebibytes, **self._in_turn(way, nbytes, 1, rounds)}
+
+    def frames(self, way: str, count: int, rounds: int) -> Row:
+        return {"encoding": way, "values": count, **self._in_turn(way, FRAME_BYTES, count, rounds)}
+
+    def _in_turn(self, way: str, each: int, count: int, rounds: int) -> Row:
+        """Takes so many values of so many bytes in each request."""
+        nbytes = count * each
+        orders = {**self._orders(way, each, count), "how": "in_turn", "rounds": rounds}
         with self._used() as used:
             found = _taken(orders)
         times, copies = spread(found["times"], 1e3), spread(found["copies"], 1e3)
         assert found["taken"] >= nbytes, found["taken"]
-        row: dict[str, Any] = {"encoding": way if mebibytes else "nothing", "MiB": mebibytes}
-        row |= {f"{name} ms": value for name, value in times.items()}
+        row: dict[str, Any] = {f"{name} ms": value for name, value in times.items()}
         row |= {"copy ms": copies["median"], "ratio": times["median"] / copies["median"]}
         row |= {"sent / value": found["taken"] / nbytes}
         # One take before the others counts too.
@@ -140,15 +167,15 @@ class Here:
             assert json.loads(takers.stdout.readline())["taken"] > mebibytes * MIB
         return {"clients": clients, **held, "small ms": spread(small["times"], 1e3)["median"], **rise}
 
-    def _orders(self, way: str, nbytes: int) -> dict[str, Any]:
-        body = {"params": {"n": nbytes // NUMBER_BYTES}}
+    def _orders(self, way: str, each: int, count: int = 1) -> dict[str, Any]:
+        body = {"params": {"n": each // NUMBER_BYTES, "times": count}}
         orders: dict[str, Any] = {
             "host": self._url.hostname,
             "port": self._url.port,
             "token": self._token,
             "deployment": NAME,
             "task": TASK,
-            "nbytes": nbytes,
+            "nbytes": count * each,
             "body": body,
         }
         match way:

@@ -44,7 +44,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     [
         ("memory", ["cancels", "overload", "service MiB", "slope", "conductor"]),
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
-        ("values", ["alone", "ratio", "WebSocket frames", "service ms/MiB", "p99 / p50", "rise MiB", "holds MiB"]),
+        (
+            "values",
+            ["alone", "frames", "ratio", "WebSocket frames", "service ms/MiB", "p99 / p50", "rise MiB", "holds MiB"],
+        ),
         ("language", ["ready", "first token median ms", "token median ms", "tokens/s"]),
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
         ("omni", ["ready", "first text ms", "first audio ms", "RTF", "audio s/s", "floor", "talker", "code2wav"]),
