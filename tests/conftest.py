@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ TOGETHER = ("system", "safety", "browser", "gpu")
 """Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
 GROUPS = {
     "browser/editor": "wander canvas keyboard gallery safety",
-    "browser/drawing": "redraw stream choice step_loop keep open markup keys order map",
+    "browser/drawing": "shards redraw stream choice step_loop keep open markup keys order map replicas",
     "browser/pages": "between trace call play chat history settings spoken run_drawn approval_step called_task "
     "blueprint files",
     "browser/across": "draw newcomer debug live taps badges film",
@@ -53,7 +54,7 @@ GROUPS = {
     "system/measures": "benchmarks",
     "unit/numbers": "same_numbers",
     "system/outward": "examples agents calls_of_itself calls_outside",
-    "system/plain": "spoken_faults scratch task_calls native blueprint_runs nested",
+    "system/plain": "spoken_faults scratch task_calls large_values selecting native blueprint_runs nested",
     "system/held": "debugging approvals service_switch kept media",
     "system/surfaces": "tls cli",
     "system/store": "store_postgresql service_store",
@@ -144,18 +145,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
-    places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:
-        path = item.path.relative_to(TESTS)
-        folder = path.parts[0]
-        if folder in TIERS:
-            item.add_marker(TIERS[folder])
-        file = (folder, path.stem)
-        place, group = _PLACES.get(file, (len(GROUPS), folder if folder in TOGETHER else str(path)))
+        tier, group, _ = _file(item.path)
+        if tier is not None:
+            item.add_marker(tier)
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
-        places[item] = (place, _ORDER.get(file, 0))
-    items.sort(key=places.__getitem__)
+    items.sort(key=lambda item: _file(item.path)[2])
+
+
+@cache
+def _file(path: Path) -> tuple[str | None, str, tuple[int, int]]:
+    """Return the tier of a file, its group, and its place: that of the group and within it."""
+    inside = path.relative_to(TESTS)
+    folder, file = inside.parts[0], (inside.parts[0], inside.stem)
+    place, group = _PLACES.get(file, (len(GROUPS), folder if folder in TOGETHER else str(inside)))
+    return TIERS.get(folder), group, (place, _ORDER.get(file, 0))
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from tests.support.serving import Service, service
 DEPLOYED = ("synthetic_states", "synthetic_loops")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with service(tmp_path_factory.mktemp("safety") / "home", studio="false") as found:
         found.up("--no-deploy")

@@ -83,7 +83,7 @@ def llm() -> dict[str, Any]:
     return tiny("llm", sources={"llm": "random:qwen3-tiny:0"}, max_tokens={"default": 12}, max_prompt={"default": 512})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with service(tmp_path_factory.mktemp("openai") / "home", studio="false") as found:
         found.up()
@@ -96,7 +96,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(running: Service) -> Iterator[openai.OpenAI]:
     """Does not try again by itself: a test that wants it says `with_options(max_retries=...)`."""
     base = f"{running.told['url']}/v1"
