@@ -80,8 +80,8 @@ class Receiver:
         self.peer.call("disconnect", rank)
 
     @property
-    def copying(self) -> bool:
-        return self.peer.call("copying")
+    def check_after(self) -> float | None:
+        return self.peer.call("check_after")
 
 
 @pytest.fixture(scope="module", params=GPUS)

@@ -99,8 +99,8 @@ class Reader:
         torch.cuda.synchronize()
         return self._asked.taken(ticket)
 
-    def copying(self) -> bool:
-        return self._asked.copying
+    def check_after(self) -> float | None:
+        return self._asked.check_after
 
     def connect(self, rank: int, handle: bytes) -> None:
         self._asked.connect(Rank(rank), handle)

@@ -4,7 +4,7 @@ Ownership of a tensor on its way:
 
     put     the sender's transport holds the bytes and makes a ticket, addressed to one rank
     there   whether all bytes have arrived in its arena: the ticket may be sent
-    get     the receiver copies them out
+    get     the receiver copies them out; None while they are on their way over a network
     taken   whether that copy is over: the receiver owes the sender a `Freed`
     free    the sender gives the block back; once for every ticket
     sweep   all tickets addressed to a rank that died are freed at once
@@ -99,13 +99,14 @@ class Transport(Protocol):
         """True once all bytes of an open ticket are in the arena; before that no peer may get it."""
         ...
 
-    def get(self, ticket: Ticket) -> Tensor:
-        """The tensor of a peer's ticket, the caller's own from here on. Raises BadTicket; the peer is unharmed."""
+    def get(self, ticket: Ticket) -> Tensor | None:
+        """The tensor of a peer's ticket, the caller's own from here on; None: its bytes are on their way, ask again.
+        Raises BadTicket; the peer is unharmed."""
         ...
 
     def taken(self, ticket: Ticket) -> bool:
-        """True once the copy that `get` began is over. Raises BadTicket, once, if the peer has meanwhile freed the
-        block, so that the copy is torn."""
+        """True once the copy that `get` began is over, whether or not its tensor was returned. Raises BadTicket, once,
+        if the peer has meanwhile freed the block, so that the copy is torn."""
         ...
 
     def free(self, ticket: int, by: Rank) -> None:
@@ -129,8 +130,9 @@ class Transport(Protocol):
         ...
 
     @property
-    def copying(self) -> bool:
-        """True if `there`, `taken` or free space may change without a message: ask again soon."""
+    def check_after(self) -> float | None:
+        """Seconds after which to ask again, as `there`, `get`, `taken` or free space may change without a message;
+        None: they don't."""
         ...
 
     def close(self) -> None: ...
@@ -340,8 +342,8 @@ class Tickets(ABC, Generic[V]):
         return len(self._out)
 
     @property
-    def copying(self) -> bool:
-        return False
+    def check_after(self) -> float | None:
+        return None
 
     @abstractmethod
     def _give_back(self, ticket: int, held: V) -> None:

@@ -159,9 +159,9 @@ class Transport(Tickets[int]):
         return len(self._out) + len(self._ending)
 
     @property
-    def copying(self) -> bool:
+    def check_after(self) -> float | None:
         reading = any(peer.reading for peer in self._peers.open.values())
-        return bool(self._copies) or bool(self._ending) or reading
+        return 0.0 if self._copies or self._ending or reading else None
 
     def close(self) -> None:
         self._peers.close()

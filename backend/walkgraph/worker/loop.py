@@ -139,8 +139,9 @@ class WorkerLoop:
         if not self._engine.resting:
             self._parts.wait(self._links.poller)
             return
-        longest = self._samples.wait(WAIT if self._core.runs else IDLE_SECONDS)
-        self._links.wait(0.0 if self._links.copying else self._telemetry.wait(longest), self._engine.wakes)
+        longest = self._telemetry.wait(self._samples.wait(WAIT if self._core.runs else IDLE_SECONDS))
+        soon = self._links.check_after
+        self._links.wait(longest if soon is None else min(soon, longest), self._engine.wakes)
 
     def _obey(self, message: m.ToWorker) -> None:
         match message:

@@ -108,7 +108,9 @@ def test_workers_send_by_a_planted_transport() -> None:
     ticket = sender.put(torch.arange(9), B)
     assert ticket is not None
     assert ticket.transport == "mailroom"
-    assert receiver.get(ticket).tolist() == list(range(9))
+    tensor = receiver.get(ticket)
+    assert tensor is not None
+    assert tensor.tolist() == list(range(9))
     sender.free(ticket.id, B)
     assert sender.out == 0
     for carrier in (sender, receiver):

@@ -32,10 +32,10 @@ def test_a_ticket_is_there_once_its_copy_is_over(two: Two) -> None:
     ticket = two.sender.put(torch.arange(9), B)
     assert ticket
     assert not two.sender.there(ticket.id)
-    assert two.sender.copying
+    assert two.sender.check_after == 0
     two.here.work()
     assert two.sender.there(ticket.id)
-    assert not two.sender.copying
+    assert two.sender.check_after is None
     assert not two.sender.there(ticket.id + 1)
 
 
@@ -45,10 +45,10 @@ def test_a_ticket_is_taken_once_the_second_copy_is_over(two: Two) -> None:
     two.here.work()
     got = two.receiver.get(ticket)
     assert not two.receiver.taken(ticket)
-    assert two.receiver.copying
+    assert two.receiver.check_after == 0
     two.there.work()
     assert two.receiver.taken(ticket)
-    assert not two.receiver.copying
+    assert two.receiver.check_after is None
     assert torch.equal(got, torch.arange(9))
 
 
@@ -57,7 +57,7 @@ def test_room_that_is_still_written_is_not_given_away(two: Two) -> None:
     assert first
     two.sender.free(first.id, B)
     assert two.sender.put(torch.ones(8), B) is None
-    assert (two.sender.out, two.sender.copying) == (1, True)
+    assert (two.sender.out, two.sender.check_after) == (1, 0)
     two.here.work()
     assert two.sender.out == 0
     assert two.sender.put(torch.ones(8), B) is not None

@@ -237,12 +237,12 @@ def test_a_message_goes_when_its_tensors_are_there_and_keeps_its_place(ends: End
     for _ in range(20):
         two.turn()
     assert keys(two) == []
-    assert one.links.copying
+    assert one.links.check_after == 0
     one.memory.work()
     until(ends, lambda: keys(two) == [0, 1])
     assert torch.equal(two.arrived[0].value, torch.arange(5000))
     until(ends, lambda: one.carrier.out == 0)
-    assert not one.links.copying
+    assert one.links.check_after is None
 
 
 def test_the_sender_is_told_once_the_second_copy_is_over(ends: Ends) -> None:
@@ -254,7 +254,7 @@ def test_the_sender_is_told_once_the_second_copy_is_over(ends: Ends) -> None:
         one.turn()
         two.turn()
     assert one.carrier.out == 2
-    assert two.links.copying
+    assert two.links.check_after == 0
     two.memory.work()
     until(ends, lambda: one.carrier.out == 0)
     assert two.arrived[0].value[1].tolist() == list(range(3000))
@@ -284,7 +284,7 @@ def test_what_a_dead_peer_was_reading_or_sent_is_forgotten(ends: Ends) -> None:
     send(one, B, 0, torch.arange(5000))
     until(ends, lambda: keys(two) == [0])
     two.links.set_peers({B: two.peer})
-    assert not two.links.copying
+    assert two.links.check_after is None
     two.turn()
     one.links.set_peers({A: one.peer})
     assert one.carrier.out == 0

@@ -45,6 +45,8 @@ class SimulatedCarrier:
         """Peers that can read this arena."""
         self._taking: dict[tuple[Endpoint, int], float] = {}
         """Times at which copies out of peers' arenas end."""
+        self._coming: dict[tuple[Endpoint, int], float] = {}
+        """Times at which values that come over a network are here."""
 
     # ── as a sender ──
 
@@ -86,14 +88,21 @@ class SimulatedCarrier:
 
     # ── as a receiver ──
 
-    def unpack(self, value: m.Value) -> Any:
-        return values.unpack(value, cast("Any", self._get))
+    def get(self, ticket: m.Ticket) -> Any:
+        """The value of a peer's ticket. Every other one comes over a network: None until it is here."""
+        value, key = self._found(ticket), (self._source(ticket), ticket.id)
+        if ticket.id % 2 == 0 and self._simulator.now < self._coming.setdefault(key, self._copied()):
+            return None
+        self._coming.pop(key, None)
+        self._taking[key] = self._copied()
+        return value
 
     def taken(self, ticket: m.Ticket) -> bool:
         key = self._source(ticket), ticket.id
-        if self._simulator.now < self._taking.get(key, 0.0):
+        if self._simulator.now < max(self._taking.get(key, 0.0), self._coming.get(key, 0.0)):
             return False
         self._taking.pop(key, None)
+        self._coming.pop(key, None)
         return True
 
     # ── peers ──
@@ -110,7 +119,9 @@ class SimulatedCarrier:
     def disconnect(self, rank: Rank) -> None:
         self._accepted.discard(rank)
         start = self._starts.pop(rank, 0)
-        self._taking = {key: at for key, at in self._taking.items() if key[0] != Endpoint(rank, start)}
+        gone = Endpoint(rank, start)
+        self._taking = {key: at for key, at in self._taking.items() if key[0] != gone}
+        self._coming = {key: at for key, at in self._coming.items() if key[0] != gone}
 
     def opened(self, rank: Rank) -> tuple[str, ...]:
         return (TRANSPORT,) if rank in self._starts else ()
@@ -123,23 +134,22 @@ class SimulatedCarrier:
         return len(self._sent)
 
     @property
-    def copying(self) -> bool:
-        if not self._sent:
-            return bool(self._taking)
+    def check_after(self) -> float | None:
         now = self._simulator.now
-        return any(sent.there > now for sent in self._sent.values()) or bool(self._taking)
+        copying = self._taking or self._coming or any(sent.there > now for sent in self._sent.values())
+        return 0.0 if copying else None
 
     def due(self) -> float:
         """Time at which the next copy ends; infinite if none is under way."""
-        if not (self._sent or self._taking):
+        if not (self._sent or self._taking or self._coming):
             return float("inf")
         now = self._simulator.now
-        ends = (*(sent.there for sent in self._sent.values()), *self._taking.values())
+        ends = (*(sent.there for sent in self._sent.values()), *self._taking.values(), *self._coming.values())
         return min((at for at in ends if at > now), default=float("inf"))
 
     def close(self) -> None: ...
 
-    def _get(self, ticket: m.Ticket) -> Any:
+    def _found(self, ticket: m.Ticket) -> Any:
         source = self._source(ticket)
         found = self._arenas.get(source, {}).get(ticket.id)
         if source not in self._arenas:
@@ -148,7 +158,6 @@ class SimulatedCarrier:
             raise BadTicket("a ticket names no value that is addressed here")
         if self._simulator.now < found.there:
             raise self._simulator.fail(f"ticket {ticket.id} of rank {ticket.owner} is read before its value is there")
-        self._taking[source, ticket.id] = self._copied()
         return found.value
 
     def _source(self, ticket: m.Ticket) -> Endpoint:

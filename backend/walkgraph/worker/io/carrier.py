@@ -32,7 +32,7 @@ class CarrierLike(Protocol):
 
     def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value: ...
 
-    def unpack(self, value: m.Value) -> Any: ...
+    def get(self, ticket: m.Ticket) -> Tensor | None: ...
 
     def there(self, ticket: int) -> bool: ...
 
@@ -54,7 +54,7 @@ class CarrierLike(Protocol):
     def out(self) -> int: ...
 
     @property
-    def copying(self) -> bool: ...
+    def check_after(self) -> float | None: ...
 
     def close(self) -> None: ...
 
@@ -124,14 +124,11 @@ class Carrier:
 
         return values.pack(value, lambda one: self.put(one, to, alone=alone), take_back)
 
-    def unpack(self, value: m.Value) -> Any:
-        """Unpack a value from a peer. Raises as `values.unpack` does."""
-        return values.unpack(value, self.get)
-
     def there(self, ticket: int) -> bool:
         return self._of(ticket).there(ticket)
 
-    def get(self, ticket: m.Ticket) -> Tensor:
+    def get(self, ticket: m.Ticket) -> Tensor | None:
+        """The tensor of a peer's ticket; None while it is on its way. Raises BadTicket."""
         found = self._transports.get(ticket.transport)
         if found is None:
             raise BadTicket("a ticket names a transport that this worker doesn't have")
@@ -192,8 +189,10 @@ class Carrier:
         return self._last.out + sum(one.out for _, one in self._before_last)
 
     @property
-    def copying(self) -> bool:
-        return self._last.copying or any(one.copying for _, one in self._before_last)
+    def check_after(self) -> float | None:
+        """Seconds after which to ask the transports again; None: a message will come before anything changes."""
+        asked = (one.check_after for one in self._transports.values())
+        return min((seconds for seconds in asked if seconds is not None), default=None)
 
     def close(self) -> None:
         for one in self._transports.values():

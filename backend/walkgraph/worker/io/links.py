@@ -174,10 +174,10 @@ class Links:
                 self.poller.unregister(socket)
 
     @property
-    def copying(self) -> bool:
-        """True while a copy is in flight: then there will be something to send or free without a message coming, so
-        don't wait long."""
-        return self._transport.copying
+    def check_after(self) -> float | None:
+        """Seconds after which to look again while a copy is in flight: then there will be something to send, take or
+        free without a message coming. None: there is no copy."""
+        return self._transport.check_after
 
     def messages(self) -> Iterable[m.ToWorker]:
         """Messages of the conductor that have come."""
@@ -214,7 +214,9 @@ class Links:
             elif isinstance(message, m.BetweenParts):
                 yield FromPart(rank, message)
             else:
-                yield self._intake.unpack(rank, message)
+                yield from self._intake.take(rank, message)
+        if self._intake.arriving:
+            yield from self._intake.arrived()
         for rank, ticket, failed in self._intake.copied() if self._intake.reading else ():
             if failed is not None:
                 yield failed
