@@ -23,6 +23,8 @@ pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in TESTS.iterdir(
 pytest_plugins = ["tests.safety.plugin"]
 # Of services that tests start, too: on full cores, threads that wait for each other take ten times the work's CPU time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes of one host send as hosts do: otherwise, UCX would find memory that they share.
+os.environ.setdefault("UCX_TLS", "tcp,self")
 
 TIERS = {
     "unit": "unit",

@@ -335,9 +335,10 @@ def worker_environment() -> dict[str, str]:
     some 10 us and then sleep: unbounded spinning beside another process on the same two cores made a step 30 times
     slower; no spinning at all makes one on idle cores twice as slow. libgomp reads it once, when torch is imported.
     NumPy's OpenBLAS would make threads when it is imported, which a process that workers are forked from can't have.
+    Where workers send by NIXL, its UCX would listen on all networks unless it is told which.
     """
     chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "20000", "OPENBLAS_NUM_THREADS": "1"}
-    return {**os.environ, **chosen}
+    return {"UCX_NET_DEVICES": "lo", **os.environ, **chosen}
 
 
 def openmp_threads() -> int | None:

@@ -28,7 +28,7 @@ HOSTS = {
 }  # fmt: skip
 RESERVED = (".example", ".invalid", ".test")
 """Endings that belong to nobody, for examples."""
-LOCKS = ("tools", "runtime", "dev")
+LOCKS = ("tools", "runtime", "dev", "cluster")
 
 
 @pytest.mark.parametrize("meaning", WORDS)
@@ -76,13 +76,14 @@ def test_the_locks_hold_what_the_packages_ask_for(repository: Path) -> None:
 
 def test_the_locks_leave_torch_to_the_machine(repository: Path) -> None:
     """And, where nothing is tested, the triton that torch brings."""
-    tools, runtime, dev = (locked(repository / "backend" / "locks" / f"{name}.txt") for name in LOCKS)
+    tools, runtime, dev, cluster = (locked(repository / "backend" / "locks" / f"{name}.txt") for name in LOCKS)
     assert not {"torch", "triton", "flashinfer-python"} & (tools.keys() | runtime.keys())
     assert not {"torch", "flashinfer-python"} & dev.keys()
+    assert cluster.keys() == {"nixl-cu13"}, "which takes any torch that is there"
 
 
 def test_the_smaller_lock_is_part_of_the_larger(repository: Path) -> None:
-    tools, runtime, dev = (locked(repository / "backend" / "locks" / f"{name}.txt") for name in LOCKS)
+    tools, runtime, dev, _ = (locked(repository / "backend" / "locks" / f"{name}.txt") for name in LOCKS)
     assert tools.items() <= runtime.items() <= dev.items()
 
 

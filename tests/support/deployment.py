@@ -35,14 +35,15 @@ def graph_named(name: str) -> Graph:
     return codec.load((ROOT / "graphs" / f"{name}.json").read_bytes())
 
 
-def plan_named(name: str, ranks: int = 2) -> tuple[Graph, Plan]:
-    """A bundled graph on one CPU rank, or on its bundled placement of two."""
+def plan_named(name: str, ranks: int = 2, transport: str | None = None) -> tuple[Graph, Plan]:
+    """A bundled graph on one CPU rank, or on its bundled placement of two, which send by `transport`."""
     graph = graph_named(name)
     if ranks == 2:
         placement = decode(json.loads((ROOT / "placements" / f"{name}_two_ranks.json").read_text()))
     else:
         group = Group(nodes=("*",), ranks=(0,))
         placement = Placement(name="one", groups=(group,), ranks=(RankDevice(rank=0, device="cpu"),))
+    placement = placement.model_copy(update={"transport": transport})
     made = assemble(Assignment(graph, placement), catalogue())
     kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
     return graph, msgspec.structs.replace(made, ranks=kept)

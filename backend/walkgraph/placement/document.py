@@ -89,6 +89,8 @@ class Placement(Record):
     """The graph it was made for; None: any graph that has its names."""
     groups: tuple[Group, ...]
     ranks: tuple[RankDevice, ...]
+    transport: Name | None = None
+    """The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge."""
 
 
 def default_placement(graph: Graph, hardware: Hardware) -> Placement:

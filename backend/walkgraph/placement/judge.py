@@ -11,16 +11,21 @@ from walkgraph.placement.compiler.assignment import MOST_ALTERNATIVES, Assignmen
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
+from walkgraph.placement.transports import Transports, carries_all
 
 
-def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> Iterator[Problem]:
-    """Problems that need no tables: names, ranks, devices, and features that the runtime lacks."""
+def judge(
+    assignment: Assignment, hardware: Hardware, catalogue: Catalogue, transports: Transports
+) -> Iterator[Problem]:
+    """Problems that need no tables: names, ranks, devices, transports, and features that the runtime lacks."""
     placement, graph = assignment.placement, assignment.graph
     if placement.graph not in {None, graph.name}:
         yield _warn(
             "other_graph", "/graph", f"this placement was made for `{placement.graph}`; check that it still fits"
         )
     yield from _ranks(assignment, hardware)
+    if placement.transport is not None:
+        yield from _transport(placement.transport, transports)
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
     yield from _too_many(assignment)
@@ -103,6 +108,20 @@ def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
             names = ", ".join(f"`{d.name}`" for d in hardware.devices)
             message = f"`{entry.device}` is not on host `{hardware.host}`; use one of {names}"
             yield Problem("no_device", f"/ranks/{index}/device", message)
+
+
+def _transport(name: str, transports: Transports) -> Iterator[Problem]:
+    usable = [other for other in transports if carries_all(transports, other)]
+    if name not in transports:
+        message = f"there is no transport `{name}`; {nearest(name, usable)}"
+        yield Problem("unknown_transport", "/transport", message)
+    elif name not in usable:
+        message = f"`{name}` doesn't carry every tensor between ranks; name one of {_list(usable)}, or remove it"
+        yield Problem("unsupported", "/transport", message)
+    elif not transports[name].installed:
+        extra = transports[name].extra
+        message = f"`{name}` is not installed; run `pip install 'walkgraph[{extra}]'`, or remove `transport`"
+        yield Problem("not_installed", "/transport", message)
 
 
 def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:

@@ -62,8 +62,8 @@ def plan(
     choice of transports; None: all declared ones.
     """
     assignment, catalogue = Assignment(graph, placement), with_own(catalogue, graph)
-    problems = list(judge(assignment, hardware, catalogue))
     transports = declared_transports() if transports is None else transports
+    problems = list(judge(assignment, hardware, catalogue, transports))
     topology = hardware.topology
     made = assemble(assignment, catalogue, resident=resident, transports=transports, topology=topology)
     problems.extend(judge_plan(made))

@@ -340,6 +340,9 @@ class Plan(Table, frozen=True):
     ranks: tuple[RankPlan, ...]
     alternatives: tuple[Alternative, ...]
     """One, unless groups have replicas."""
+    transport: str = ""
+    """The transport of all tensors between ranks; empty: each edge has the cheapest, and what that refuses takes the
+    next one."""
 
     def walks_of(self, alternative: int = 0) -> tuple[WalkPlan, ...]:
         return tuple(self.walks[index] for index in self.alternatives[alternative].walks)

@@ -1,4 +1,5 @@
-"""Declarations of transports, and the choice for an edge: the cheapest transport that joins its ranks.
+"""Declarations of transports, and the choice for an edge: the cheapest transport that joins its ranks, or the one that
+the placement names.
 
 A transport is one file of the folder `walkgraph.transports`, named after it, with a `DECLARATION` of this type. Plans
 are compiled from the declarations, without importing torch.
@@ -18,8 +19,8 @@ PACKAGE = "walkgraph.transports"
 
 @dataclass(frozen=True, kw_only=True)
 class TransportDeclaration:
-    reach: Literal["process", "host"]
-    """Both ends must share this at least. Each rank is a process of its own."""
+    reach: Literal["process", "host", "cluster"]
+    """Both ends must share this at least. Each rank is a process of its own; hosts of a cluster share a network."""
     cost: int
     """Approximate microseconds per MiB. The plan takes the cheapest transport that joins an edge's ranks."""
     on_device: bool = False
@@ -29,6 +30,10 @@ class TransportDeclaration:
     confirmed: bool = False
     """A driver or a container may refuse it, so a rank sends by it only after the receiver has confirmed that it can
     read."""
+    extra: str = ""
+    """The extra of `walkgraph` that it needs, if any."""
+    installed: bool = True
+    """What it needs is installed here."""
     addressable: bool = False
     """A GPU can read and write the memory that another one sets aside; parts of device loops hand each other values
     there."""
@@ -42,6 +47,17 @@ Transports = Mapping[str, TransportDeclaration]
 def declared_transports() -> Transports:
     """All transports in the folder."""
     return {name: plugins.load(PACKAGE, name, "DECLARATION") for name in plugins.names(PACKAGE)}
+
+
+def choice(transports: Transports, named: str | None) -> Transports:
+    """The transports that a placement leaves to choose from: the one that it names, if that carries everything."""
+    return {named: transports[named]} if named is not None and carries_all(transports, named) else transports
+
+
+def carries_all(transports: Transports, name: str) -> bool:
+    """True if a transport carries any tensor between any two ranks of a host."""
+    one = transports.get(name)
+    return one is not None and one.reach != "process" and not one.on_device and not one.confirmed
 
 
 def cheapest(transports: Transports, *, on_device: bool) -> str:
@@ -63,8 +79,9 @@ def addressable(transports: Transports) -> str:
 def arenas(plan: Plan, rank: Rank, host_bytes: int, transports: Transports) -> dict[str, int]:
     """Transport -> bytes for what this rank sends by it. Transports on a device have an arena wherever any rank of the
     plan has one, as a rank that sends nothing may still read from others."""
+    open_to_all = always_open(choice(transports, plan.transport or None))
     used = {edge.transport for walk in plan.walks for edge in walk.edges}
     on_host = {name for name in used if name in transports and not transports[name].on_device}
     here = next(one for one in plan.ranks if one.rank == rank)
     on_device = {name: here.arenas.get(name, 0) for one in plan.ranks for name in one.arenas}
-    return dict.fromkeys(sorted({*on_host, always_open(transports)}), host_bytes) | on_device
+    return dict.fromkeys(sorted({*on_host, open_to_all}), host_bytes) | on_device

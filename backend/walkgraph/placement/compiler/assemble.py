@@ -35,7 +35,7 @@ from walkgraph.placement.tables import (
     WalkPlan,
     WeightsPlan,
 )
-from walkgraph.placement.transports import Transports, declared_transports
+from walkgraph.placement.transports import Transports, choice, declared_transports
 
 End = TypeVar("End", EdgeSource, Target)
 
@@ -57,7 +57,8 @@ def assemble(
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     known = with_own(catalogue, graph)
     transports = declared_transports() if transports is None else transports
-    contexts = [Context(one, known, transports, topology or Topology()) for one in assignment.alternatives]
+    chosen = choice(transports, placement.transport)
+    contexts = [Context(one, known, chosen, topology or Topology()) for one in assignment.alternatives]
     nodes = tuple(_node(contexts[0], i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     tables = [_tables(context, nodes, resident=resident) for context in contexts]
     walks, streams, alternatives = _joined(contexts, tables)
@@ -71,6 +72,7 @@ def assemble(
         streams=streams,
         ranks=tuple(_rank(walks, assignment, rank, device) for rank, device in sorted(devices.items())),
         alternatives=alternatives,
+        transport=placement.transport or "",
     )
 
 

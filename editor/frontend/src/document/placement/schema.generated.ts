@@ -53,6 +53,10 @@ export type Groups = Group[];
 export type Rank = number;
 export type Device = string;
 export type Ranks1 = RankDevice[];
+/**
+ * The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge.
+ */
+export type Transport = string | null;
 
 export interface PlacementDocument {
   format?: Format;
@@ -60,6 +64,7 @@ export interface PlacementDocument {
   graph?: Graph;
   groups: Groups;
   ranks: Ranks1;
+  transport?: Transport;
 }
 export interface Group {
   nodes: Nodes;
