@@ -7,7 +7,8 @@ The script starts a service with the plain command in its own home and deploys t
 weights. Each request sends three seconds of sound, which no other request sends, and streams the task `chat` over
 server-sent events: `--tokens` of text and `--frames` of speech, 12.5 a second. Neither ends by itself: the talker's
 `min_frames` is its number of frames, and `frames_per_token` 0. The graph also sends the tokens' numbers, because a
-random token's text may be empty. All clients begin at once. Times are the client's, from just before a request:
+random token's text may be empty. The clients, in up to eight processes, begin at once. Times are the client's, from
+just before a request:
 
     first text     until the first token
     first audio    until the first samples that can be played
@@ -24,31 +25,27 @@ runs the tiny model with two clients, also on a CPU, and writes nothing.
 """
 
 import argparse
-import asyncio
-import base64
-import io
 import json
 import math
+import os
 import statistics
+import subprocess
 import sys
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-import httpx
-import numpy as np
-import soundfile
 from _common import READ, ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
 from _service import home, service
+from _speakers import SECONDS, Answer
 from engine_step import Case, layer_weights, prompt_flops
 from gpu_omni import FULL, PRODUCTS, TINY, audio_work, frame_work
-from speech import RATE, WAV_HEAD, Heard, Watch
+from speech import Watch
 
 from walkgraph.client import Client
 from walkgraph.models.qwen3_omni.hearing.config import AUDIO_PRESETS
@@ -58,9 +55,10 @@ from walkgraph.resources import bundled
 from walkgraph.settings import Settings
 
 RESULTS = ROOT / "benchmarks" / "results" / "omni.json"
+SPEAKERS = Path(__file__).with_name("_speakers.py")
+PROCESSES = max(1, min(8, (os.cpu_count() or 1) // 2))
+"""The most processes that the clients share: one of all 32 would answer for its own time."""
 NAME = "omni"
-HEARD, HEARD_RATE = 3.0, 16_000
-"""Seconds of sound in a question, and its samples a second."""
 SPOKEN = 12.5
 """Frames of speech in a second."""
 FIRST, CHUNK = 5, 10
@@ -91,11 +89,12 @@ def main() -> None:
     with home() as folder, service(folder, starter=False, WALKGRAPH_START_TIMEOUT="1500") as server:
         try:
             bench.start(server.client, server.seconds)
-            asker = Asker(server.client.url, (folder / "token").read_text().strip(), bench.params, given.limit)
+            token = (folder / "token").read_text().strip()
             watch = Watch(server.client, Settings(home=folder), NAME)
-            for clients in given.clients:
-                if bench.budget.allows(f"{clients} clients"):
-                    bench.case(asker, watch, clients)
+            with Asker(server.client.url, token, bench.params, given.limit) as asker:
+                for clients in given.clients:
+                    if bench.budget.allows(f"{clients} clients"):
+                        bench.case(asker, watch, clients)
         except Exception as error:  # noqa: BLE001  what was measured before is kept, and the log says more
             bench.broke("start", error)
         if bench.failed:
@@ -157,9 +156,10 @@ class Bench:
             rounds = max(self._given.rounds, math.ceil(self._given.requests / clients))
             say(f"{name}: {rounds} requests each")
             before, since = watch.seconds(), time.perf_counter()
-            answers = asker.all_of(clients, rounds, {})
-            wall = time.perf_counter() - since
-            shares = {who: (used - before[who]) / wall for who, used in watch.seconds().items()}
+            answers, wall = asker.all_of(clients, rounds, {})
+            say(f"{len(answers)} requests are answered")
+            spent = time.perf_counter() - since
+            shares = {who: (used - before[who]) / spent for who, used in watch.seconds().items()}
         except Exception as error:  # noqa: BLE001  one case's failure must not cost the others
             self.broke(name, error)
             return
@@ -258,94 +258,55 @@ def say(what: str) -> None:
 # ── the clients ──
 
 
-@dataclass
-class Answer(Heard):
-    """One request, as its client saw it. Seconds from the request on."""
-
-    tokens: list[float] = field(default_factory=list[float])
-    times: Sequence[Mapping[str, Any]] = ()
-    read: int = 0
-    """Tokens of the question."""
-
-    def take(self, name: str, data: Mapping[str, Any], at: float) -> None:
-        if name == "error":
-            raise RuntimeError(f"a request failed: {json.dumps(data)}")
-        if name == "output" and data["name"] == "token":
-            self.tokens.append(at)
-        if name == "output" and data["name"] == "audio":
-            samples = (len(base64.b64decode(data["value"]["data"])) - WAV_HEAD) // 2
-            if samples > 0:
-                self.at.append(at)
-                self.audio.append(samples / RATE)
-        if name == "done":
-            self.seconds, self.times, self.read = at, data["times"], data["usage"]["read"]
-
-
 class Asker:
-    """The clients: a connection each, made before the clock runs."""
+    """Processes of clients, who begin together."""
 
     def __init__(self, url: str, token: str, params: Mapping[str, Any], limit: float) -> None:
-        self._url, self._headers, self._params, self._limit = url, {"Authorization": f"Bearer {token}"}, params, limit
+        self._orders = {"url": url, "token": token, "path": f"/v1/tasks/{NAME}/chat", "limit": limit}
+        self._params = params
+        self._processes: list[subprocess.Popen[str]] = []
 
-    def all_of(self, clients: int, rounds: int, params: Mapping[str, Any]) -> list[Answer]:
-        """Raises what a request raised, and TimeoutError."""
-        return asyncio.run(self._all_of(clients, rounds, {**self._params, **params}))
+    def __enter__(self) -> Self:
+        return self
 
-    async def _all_of(self, clients: int, rounds: int, params: Mapping[str, Any]) -> list[Answer]:
-        answers: list[Answer] = []
-        # Sounds are made before the clock runs.
-        bodies = [[body_of(params) for _ in range(rounds)] for _ in range(clients)]
-        barrier = asyncio.Barrier(clients)
+    def __exit__(self, *_: object) -> None:
+        for one in self._processes:
+            one.kill()
+            one.wait()
 
-        async def one(mine: Sequence[bytes]) -> None:
-            async with httpx.AsyncClient(
-                base_url=self._url, headers=self._headers, timeout=self._limit, trust_env=False
-            ) as client:
-                (await client.get("/health/live")).raise_for_status()
-                await barrier.wait()
-                for body in mine:
-                    answers.append(await self._asked(client, body))
-
-        try:
-            async with asyncio.timeout(self._limit), asyncio.TaskGroup() as group:
-                for mine in bodies:
-                    group.create_task(one(mine))
-        finally:
-            say(f"{len(answers)} of {clients * rounds} requests are answered")
-        return answers
-
-    async def _asked(self, client: httpx.AsyncClient, body: bytes) -> Answer:
-        found, name = Answer(), ""
-        began = time.perf_counter()
-        headers = {"content-type": "application/json"}
-        async with client.stream("POST", f"/v1/tasks/{NAME}/chat", content=body, headers=headers) as answer:
-            if answer.status_code != httpx.codes.OK:
-                raise RuntimeError(f"{answer.status_code}: {(await answer.aread()).decode(errors='replace')}")
-            async for line in answer.aiter_lines():
-                if line.startswith("event: "):
-                    name = line.removeprefix("event: ")
-                elif line.startswith("data: "):
-                    found.take(name, json.loads(line.removeprefix("data: ")), time.perf_counter() - began)
-        if not found.at or not found.tokens:
-            raise RuntimeError(f"a request gave {len(found.tokens)} tokens and {len(found.at)} pieces of sound")
-        return found
+    def all_of(self, clients: int, rounds: int, params: Mapping[str, Any]) -> tuple[list[Answer], float]:
+        """The answers, and the seconds that they took in all. Raises RuntimeError for a request that failed."""
+        numbers = [[next(_NUMBERS) for _ in range(rounds)] for _ in range(clients)]
+        count = min(clients, PROCESSES)
+        while len(self._processes) < count:
+            command = [sys.executable, str(SPEAKERS)]
+            pipe = subprocess.PIPE
+            self._processes.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
+        processes = self._processes[:count]
+        for at, one in enumerate(processes):
+            orders = {**self._orders, "params": {**self._params, **params}, "numbers": numbers[at::count]}
+            tell(one, json.dumps(orders))
+        for one in processes:
+            if (said := heard(one)) != "ready":
+                raise RuntimeError(said)
+        for one in processes:
+            tell(one, "begin")
+        told = [json.loads(heard(one)) for one in processes]
+        if failed := [what for one in told for what in one.get("failed", ())]:
+            raise RuntimeError("; ".join(failed))
+        answers = [Answer(**answer) for one in told for answer in one["answers"]]
+        return answers, max(one["ended"] for one in told) - min(one["began"] for one in told)
 
 
-def body_of(params: Mapping[str, Any]) -> bytes:
-    number = next(_NUMBERS)
-    audio = {"type": "audio", "data": base64.b64encode(sound(number)).decode()}
-    return json.dumps(
-        {"inputs": {"audio": [audio]}, "params": {**params, "seed": number}, "stream": True},
-    ).encode()
+def tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
 
 
-def sound(number: int) -> bytes:
-    """WAV of a tone in noise, unlike that of any other number."""
-    dice, at = np.random.default_rng(number), np.arange(int(HEARD * HEARD_RATE)) / HEARD_RATE
-    wave = 0.3 * np.sin(2 * np.pi * (200 + number % 400) * at) + 0.05 * dice.standard_normal(len(at))
-    file = io.BytesIO()
-    soundfile.write(file, wave.astype(np.float32), HEARD_RATE, "PCM_16", format="WAV")
-    return file.getvalue()
+def heard(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
 
 
 # ── the figures ──
@@ -359,7 +320,7 @@ class Floor:
         if config.talker is None:
             raise ValueError(f"`{preset}` has no talker")
         llm, speaker = config.thinker.llm, config.talker.stack
-        nbytes, flops = audio_work(audio, HEARD, 2)
+        nbytes, flops = audio_work(audio, SECONDS, 2)
         head, kept = llm.vocab * llm.width, 2 * llm.layers * llm.kv_heads * llm.head_dim
         question = least(nbytes, batch * flops) + least(
             2.0 * (layer_weights(llm, batch * read) + head), prompt_flops(llm, Case(batch, read))

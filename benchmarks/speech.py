@@ -23,7 +23,6 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise, product
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any
 
 import httpx
 from _common import ROOT, Budget, Row, show, spread, write
+from _heard import RATE, WAV_HEAD, Heard
 from _runtime import device_name
 from _service import deployed, home, service
 
@@ -40,44 +40,13 @@ from walkgraph.settings import Settings
 
 RESULTS = ROOT / "benchmarks" / "results" / "speech.json"
 NAME = "voice"
-RATE = 24_000
 FRAME = 7
-PLAYER = 0.1
-"""Seconds that the player lets gather."""
-WAV_HEAD = 44
 NATIVE = "native"
 BYTES = {"pcm": 2 * RATE, "mp3": 96_000 // 8}
 """A second of sound, by OpenAI's name of the format."""
 TEXT = "Number {} on our list today is a small grey heron, who stands in the river every morning and says nothing."
 """About 128 tokens with those of the turn, where a byte is one."""
 _NUMBERS = count()
-
-
-@dataclass
-class Heard:
-    """One request, as its client saw it. Seconds from the request on."""
-
-    at: list[float] = field(default_factory=list[float])
-    audio: list[float] = field(default_factory=list[float])
-    """Seconds of sound of each piece."""
-    seconds: float = 0.0
-    step: float | None = None
-
-    @property
-    def sound(self) -> float:
-        return sum(self.audio)
-
-    def stalls(self) -> list[float]:
-        """Seconds of each time that the player had nothing to play."""
-        if not self.at:
-            return []
-        until, found = self.at[0] + PLAYER, list[float]()
-        for at, audio in zip(self.at, self.audio, strict=True):
-            if at > until:
-                found.append(at - until)
-                until = at
-            until += audio
-        return found
 
 
 def main() -> None:

@@ -25,7 +25,11 @@ class Blocks(NamedTuple):
 
 
 TABLE: dict[tuple[int, int, bool], dict[int, Blocks]] = {
-    (1024, 384, False): {1: Blocks(64, 64, 128, 128, inner_sharing=0, outer_sharing=0)},
+    (1024, 384, False): {
+        1: Blocks(64, 64, 128, 128, inner_sharing=0, outer_sharing=0),
+        16: Blocks(64, 64, 128, 128, inner_sharing=0),
+        32: Blocks(64, 64, 128, 128, 4, 3, outer_warps=8, inner_sharing=0),
+    },
     (2048, 768, False): {
         1: Blocks(64, 128, 128, 128, 6, 3, inner_sharing=0, outer_sharing=1),
         8: Blocks(64, 64, 128, 128, inner_warps=8),
