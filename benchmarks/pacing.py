@@ -43,8 +43,9 @@ class Costs(NamedTuple):
     thinker: Sequence[float] = (0.0016, 0.003, 0.005, 0.008, 0.011, 0.014)
     talker: Sequence[float] = (0.0024, 0.0025, 0.0027, 0.0029, 0.0032, 0.0042)
     vocoder: Sequence[float] = (0.0006, 0.0009, 0.0016, 0.0028, 0.005, 0.010)
-    prompts: float = 0.040
-    """Seconds of a batch of prompts."""
+    prompts: float = 0.015
+    """Seconds of a batch of prompts, which reads all weights, and for each row in it."""
+    row: float = 0.00001
 
 
 FLAT = Costs((0.014,) * 6, (0.004,) * 6, (0.005,) * 6)
@@ -225,6 +226,10 @@ class Answer:
         self.heard, self.until = self.heard + frames, self.until + frames * FRAME
 
 
+def _is_prompt(key: str) -> bool:
+    return key == "prompt"
+
+
 @dataclass
 class World:
     clients: int
@@ -313,22 +318,27 @@ class World:
         turns = sum(node == "prompt" for _, node, *_ in self.flight)
         if not self.calls or turns >= TURNS or not MIX.may(running, self.since):
             return False
-        first = self.calls.first(lambda key: key == "prompt")
-        if first is None or not self.loops.leaves_time((1 + turns) * self.times.of("prompt")):
+        waiting = self.calls.waiting(_is_prompt)
+        if not waiting or not self.loops.leaves_time((1 + turns) * self.times.of("prompt")):
             return False
-        return self._launch("prompt", MIX.rows(running), lambda count: self.costs.prompts)
+        rows = MIX.rows(self.loops.runs(), waiting) if running else MIX.rows()
+        return self._launch("prompt", rows, self._prompts)
+
+    def _prompts(self, calls: Sequence[Call]) -> float:
+        read = sum(ROWS if call.run.startswith("read") else PROMPT for call in calls)
+        return self.costs.prompts + self.costs.row * read
 
     def _beside(self) -> bool:
         """The vocoder takes no turn."""
         if sum(node == "vocoder" for _, node, *_ in self.flight) >= 2:
             return False
-        return self._launch("vocoder", 16, lambda count: _by_size(self.costs.vocoder, count))
+        return self._launch("vocoder", 16, lambda calls: _by_size(self.costs.vocoder, len(calls)))
 
-    def _launch(self, node: str, rows: int, seconds: Callable[[int], float]) -> bool:
+    def _launch(self, node: str, rows: int, seconds: Callable[[Sequence[Call]], float]) -> bool:
         batch = self.calls.next(rows, fits=lambda key: key == node)
         if batch is None:
             return False
-        self.flight.append((self.device.launch(seconds(len(batch.calls))), node, batch.calls, self.clock.now))
+        self.flight.append((self.device.launch(seconds(batch.calls)), node, batch.calls, self.clock.now))
         return True
 
     # ── what follows ──

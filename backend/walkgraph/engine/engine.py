@@ -31,6 +31,9 @@ from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
 
+PUT_OFF = 8
+"""The most times in a row that a batch waits for what quick calls lead to."""
+
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
 
@@ -57,6 +60,8 @@ class Engine:
         self._figures = FigureReader(parts.nodes)
         self._since = 0
         """Batches launched since the last step of the loops."""
+        self._put_off = 0
+        """Times in a row that a batch has waited for what quick calls lead to."""
 
     def load(self, progress: Progress = lambda what, done: None) -> None:
         """Load operators, make the pools, and warm up through `step`. `progress` gets what is going on, and the share
@@ -102,8 +107,10 @@ class Engine:
         while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
             with invariance.batch_invariant() if self._invariant else nullcontext():
+                # What quick calls give may belong into the next batch, which takes the host far longer to launch.
                 quick = calls.launch_quick()
-                batch = calls.launch(running=loops.running, since=self._since, leaves_time=loops.leaves_time)
+                self._put_off = self._put_off + 1 if quick and self._put_off < PUT_OFF else 0
+                batch = not self._put_off and calls.launch(loops, since=self._since)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
                 threads = calls.launch_threads()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +9,11 @@ import torch
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
 from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.abi.states import States
+from walkgraph.engine.calls.inflight import InFlightBatches
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.outside import Firsthand
-from walkgraph.engine.engine import Engine
+from walkgraph.engine.engine import PUT_OFF, Engine
 from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
@@ -326,6 +328,53 @@ def test_what_cannot_be_loaded_is_said(plan: object, error: type[Exception]) -> 
 def chunked(rows: int, views: Sequence[str] = ("main",)) -> Engine:
     nodes = {f"node_{state}": (ATTEND, {"kv": state}) for state in views}
     return engine_of(plan_of(nodes, kv_bytes=PAGE_BYTES * 200), mix=Mix(2 * rows, rows, rows))
+
+
+class QuickCalls:
+    """Calls on the host's processor, and one batch for the device."""
+
+    def __init__(self, quick: int) -> None:
+        self._quick, self.batches, self.in_flight = quick, 1, InFlightBatches()
+        self.order: list[str] = []
+
+    def launch_quick(self) -> bool:
+        if not self._quick:
+            return False
+        self._quick -= 1
+        self.order.append("quick")
+        # It ends a step, as a call that is over does.
+        self.in_flight.over.append(NOTHING)
+        return True
+
+    def launch(self, loops: object, *, since: int) -> bool:
+        if not self.batches:
+            return False
+        self.batches -= 1
+        self.order.append("batch")
+        return True
+
+    def launch_beside(self) -> bool:
+        return False
+
+    def launch_threads(self) -> bool:
+        return False
+
+    def collect(self) -> list[str]:
+        self.in_flight.over.clear()
+        return ["done"]
+
+
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize("quick", [0, 1, 3, 8, 20])
+def test_a_batch_waits_for_what_quick_calls_lead_to_and_not_for_ever(quick: int) -> None:
+    engine = attend_engine()
+    calls: Any = QuickCalls(quick)
+    engine.calls = calls
+    while calls.batches:
+        engine.step()
+    assert calls.order == ["quick"] * min(quick, PUT_OFF + 1) + ["batch"]
 
 
 def test_a_long_prefill_is_served_in_parts_between_which_others_get_theirs() -> None:

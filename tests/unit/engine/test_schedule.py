@@ -112,22 +112,53 @@ def test_short_prompts_of_several_runs_share_a_batch_within_its_rows() -> None:
     schedule = Schedule(budget=4096)
     for number in range(6):
         schedule.add(ready(f"r{number}", float(number)), "lane", 100)
-    running = schedule.next(MIX.rows(True))
+    running = schedule.next(MIX.rows(waiting={"r0", "r1"}, running={"other", "another"}))
     assert running is not None
     assert names(running.calls) == ["r0", "r1", "r2", "r3", "r4"]
-    alone = schedule.next(MIX.rows(False))
+    alone = schedule.next(MIX.rows())
     assert alone is not None
     assert names(alone.calls) == ["r5"]
 
 
 def test_running_loops_wait_for_one_small_batch_at_most() -> None:
     mix = Mix(budget=4096, alone=2048, mixed=512)
-    assert (mix.rows(True), mix.part(True)) == (512, 512)
-    assert (mix.rows(False), mix.part(False)) == (4096, 2048)
+    assert (mix.rows({"a"}, {"b"}), mix.part(True)) == (512, 512)
+    assert (mix.rows(), mix.part(False)) == (4096, 2048)
     assert [mix.may(True, since) for since in (0, 1, 2)] == [True, False, False]
     assert mix.may(False, 9)
-    assert Mix(budget=100, alone=50).rows(True) == 100
+    assert Mix(budget=100, alone=50).rows({"a"}, {"b"}) == 100
     assert Mix(budget=100, alone=50).part(True) == 50
+
+
+def test_a_batch_is_as_much_larger_as_more_runs_wait_for_it_than_are_delayed() -> None:
+    mix, answers = Mix(budget=4096, alone=2048, mixed=512), [f"answer {n}" for n in range(16)]
+    prompts = [f"prompt {n}" for n in range(16)]
+    assert mix.rows(answers, prompts[:4]) == mix.rows(answers, prompts) == 512
+    assert mix.rows(answers[:8], prompts) == 1024
+    assert mix.rows(answers[:3], prompts) == 5 * 512
+    assert mix.rows(answers[:1], prompts) == 4096
+    # A talker's prompt, whose own thinker goes on writing, delays nobody else.
+    assert mix.rows(answers, answers) == 4096
+    assert mix.rows([*answers, *prompts[:2]], answers) == 4096
+    assert mix.rows([*answers, *prompts], answers) == 512
+
+
+def test_runs_wait_whose_calls_may_be_in_the_next_batch() -> None:
+    schedule = Schedule()
+    assert schedule.waiting(any_key) == set()
+    schedule.add(ready("b", 2.0), "other", 1)
+    schedule.add(ready("a", 1.0), "lane", 1)
+    schedule.add(ready("c", 3.0), "lane", 1)
+    schedule.add(ready("c", 3.5), "lane", 1)
+    schedule.add(ready("d", 0.5), "lane", 1, deferred=True)
+    assert schedule.waiting(any_key) == {"a", "c"}
+    assert schedule.waiting(lambda key: key == "other") == {"b"}
+    schedule.hold("a")
+    assert schedule.waiting(any_key) == {"b"}
+
+
+def any_key(key: object) -> bool:
+    return True
 
 
 def test_held_calls_wait_and_get_their_places_back() -> None:

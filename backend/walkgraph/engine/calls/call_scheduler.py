@@ -12,7 +12,7 @@ processor, take no turn. Threads make calls of threaded operators beside all thi
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
@@ -38,7 +38,10 @@ behind the one it depends on."""
 CHAIN = -1
 """Stands in place of an operator, for chains."""
 QUICK_SECONDS = 0.0005
-"""The longest call on the host's processor that goes before launches. A client waits for what it gives."""
+"""The longest call that is made in place, although threads could make it."""
+AHEAD_SECONDS = 0.002
+"""The longest call on the host's processor that goes before launches. A client, or a larger batch, waits for what it
+gives."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -52,6 +55,23 @@ class BatchKey(NamedTuple):
     the host's processor, while the device has work of its own. `thread`: made by a thread, alone."""
     operator: int
     bucket: Hashable
+
+
+class RunningLoops(Protocol):
+    """The loops beside which batches are launched."""
+
+    @property
+    def running(self) -> bool:
+        """True if one has something to launch."""
+        ...
+
+    def runs(self) -> set[str]:
+        """The runs of those that have."""
+        ...
+
+    def leaves_time(self, seconds: float) -> bool:
+        """True if all of them may wait for so long."""
+        ...
 
 
 class CallScheduler:
@@ -160,13 +180,13 @@ class CallScheduler:
 
     # ── launch ──
 
-    def launch(self, *, running: bool, since: int, leaves_time: Callable[[float], bool]) -> bool:
-        """Launch a batch in its turn; False if none may be. `running`: loops are running on the device. `since`:
-        batches since their last step. `leaves_time`: true if the loops may wait for so many seconds."""
-        if not self.schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
+    def launch(self, loops: RunningLoops, *, since: int) -> bool:
+        """Launch a batch in its turn; False if none may be. `since`: batches since the last step of the loops."""
+        if not self.schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(loops.running, since):
             return False
-        fits = _in_turn if self._may_wait(leaves_time) else _plays
-        batch = self.schedule.next(self._mix.rows(running), lambda call, rows: self._parts(call, rows, running), fits)
+        fits, running = _in_turn if self._may_wait(loops.leaves_time) else _plays, loops.running
+        rows = self._mix.rows(loops.runs(), self.schedule.waiting(fits)) if running else self._mix.rows()
+        batch = self.schedule.next(rows, lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
             return False
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
@@ -191,9 +211,9 @@ class CallScheduler:
         """Run a batch of an operator on the host's processor, if it takes no longer than a launch."""
 
         def is_quick(key: BatchKey) -> bool:
-            return key.place == "host" and 0 < self._times.of(key.operator) < QUICK_SECONDS
+            return key.place == "host" and 0 < self._times.of(key.operator) < AHEAD_SECONDS
 
-        rows = self._mix.rows(running=False)
+        rows = self._mix.rows()
         batch = self.schedule.next(rows, fits=is_quick) if self.schedule else None
         if batch is not None:
             loaded, began = self._nodes[batch.calls[0].node], self._clock()
@@ -204,7 +224,7 @@ class CallScheduler:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
         if not self.schedule:
             return False
-        some, rows = False, self._mix.rows(running=False)
+        some, rows = False, self._mix.rows()
         for place, fits in ("beside", len(self.in_flight.beside) < BESIDE), ("host", True):
             batch = self.schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None
             if batch is not None:

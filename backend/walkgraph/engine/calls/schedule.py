@@ -12,11 +12,12 @@ settled: they find in the prefix cache what it has computed.
 A *deferred* call waits for the next call on its states, and is in that call's batch, ahead of it.
 
 While loops are running on the device, batches are small, and one at most is launched between two of their steps
-(`Mix`). A call with too many rows is cut when its turn comes; the size of the parts depends on whether loops run then.
+(`Mix`). Where more runs wait for a batch than loops wait for its end, it is larger. A call with too many rows is cut
+when its turn comes; the size of the parts depends on whether loops run then.
 """
 
 from bisect import insort
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Call, StateKey
@@ -36,15 +37,18 @@ class Mix(NamedTuple):
     alone: int = 2048
     """The most rows in a part of a call while no loop is running."""
     mixed: int = 512
-    """The most rows in a batch while loops are running: a step of theirs waits for it."""
+    """The most rows in a batch while loops are running, whose next step waits for it: for each run with a call in the
+    batch that a loop of another run waits for."""
     single: bool = False
     """Every batch is one call, and calls are cut alike whether loops are running or not."""
 
-    def rows(self, running: bool) -> int:
-        """Rows that a batch may have; with 0, no second call fits."""
+    def rows(self, running: Collection[str] = (), waiting: Collection[str] = ()) -> int:
+        """Rows that a batch may have; with 0, no second call fits. `running`: runs with loops that are running.
+        `waiting`: runs with calls that are ready for such a batch. A run that is both waits for its own calls alone."""
         if self.single:
             return 0
-        return min(self.budget, self.mixed) if running else self.budget
+        delayed = len({*running} - {*waiting})
+        return min(self.budget, self.mixed * max(1, len(waiting) // delayed)) if delayed else self.budget
 
     def part(self, running: bool) -> int:
         """Rows that a call, or a part of one, may have before it is cut."""
@@ -227,6 +231,12 @@ class Schedule:
             if mine:
                 self.remove(mine)
                 yield Batch(key, mine)
+
+    def waiting(self, fits: Callable[[Any], bool]) -> set[str]:
+        """Runs with calls that may be in the next batch, of those batch keys."""
+        key = self._first(None, fits)
+        queue = self._queues[key] if key is not None else ()
+        return {one.call.run for one in queue if not self._deferred.waits(one.call)}
 
     def first(self, fits: Callable[[Any], bool]) -> Call | None:
         """The call that is next among those with these batch keys."""

@@ -108,6 +108,10 @@ class LoopScheduler:
         """True if a loop has something to launch."""
         return self.groups.next() is not None
 
+    def runs(self) -> set[str]:
+        """The runs with a loop that has something to launch."""
+        return {run.key.run for run in self.groups.runs() if run.wants}
+
     @property
     def in_flight(self) -> bool:
         return self.launcher.busy or self.collector.copying or self.waits_for_peers

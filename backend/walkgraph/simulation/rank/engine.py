@@ -111,8 +111,7 @@ class SimulatedEngine:
         """Launches what is ready, and returns the finished work."""
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
-            running = self._loops_came and loops.running
-            batch = calls.launch(running=running, since=self._since, leaves_time=loops.leaves_time)
+            batch = calls.launch(loops, since=self._since)
             stepped = self._loops_came and loops.launch()
             self._since = 0 if stepped else self._since + batch
             threads = calls.launch_threads()
