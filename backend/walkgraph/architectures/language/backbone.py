@@ -28,6 +28,7 @@ from walkgraph.architectures.language.joined import (
     counted,
     joined,
     known_rows,
+    owners,
     segments,
     sequence_ends,
 )
@@ -175,23 +176,24 @@ class LanguageBackbone(Operator):
         whole = [len(value) for _, value in fed]
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
-        ids = given.where(known, 0).split(whole)
+        good_ids = given.where(known, 0)
+        ids, owner = good_ids.split(whole), owners(groups, whole)
         had = known_rows(self.had, groups, [port for port, _ in fed], whole, states)
         outputs = [Outputs() for _ in calls]
         unread = [
-            Unread(call, mine[one.found :], one.tokens)
+            Unread(call, mine[one.found :] if one.found else mine, one.tokens)
             for call, mine, one in zip(made, ids, had, strict=True)
             if one.found < len(mine)
         ]
         logits = self.logits(unread, states) if unread else None
-        counts = counted(groups, [port for port, _ in fed], ids, states, self._vocab)
+        counts = counted(groups, [port for port, _ in fed], ids, owner, states, self._vocab)
         if logits is None:
             return outputs
         ends = list(accumulate(len(group.calls) for group in groups))
         asked = [i for i, end in enumerate(ends) if had[end - 1].found < whole[end - 1]]
         last = [ends[i] - 1 for i in asked]
         sampled = [made[i] for i in last]
-        good = all_good(known.split(whole), groups)
+        good = all_good(known, owner, len(groups))
         if len(asked) < len(groups):
             # Not by a list: its copy to the device would wait for the work launched there.
             rows = self._on_device(torch.tensor(asked))
@@ -199,11 +201,13 @@ class LanguageBackbone(Operator):
         # Rows are given so that the kernels are those of loops, which are compiled for few and many of them.
         rows = torch.arange(len(asked), dtype=torch.int32, device=self._device)
         tokens = sample(_with_bias(logits, sampled), _sampling_of(sampled, states, self._device), counts, rows)
-        follow = torch.stack([ids[i][-1] for i in last])
+        behind = list(accumulate(whole))
+        follow = good_ids.index_select(0, self._on_device(torch.tensor([behind[i] - 1 for i in last])))
         answers = self.answers(tokens, _of_tokens(follow, [fed[i][0] for i in last]))
         answers[FINITE] &= good
+        each = {port: values.unbind() for port, values in answers.items()}
         for row, i in enumerate(asked):
-            outputs[groups[i].last].update({port: values[row] for port, values in answers.items()})
+            outputs[groups[i].last].update({port: values[row] for port, values in each.items()})
             if sampled[row].params.get("logits"):
                 # A copy: a captured forward writes the same logits again.
                 outputs[groups[i].last]["logits"] = logits[row].clone()

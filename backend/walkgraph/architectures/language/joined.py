@@ -1,7 +1,7 @@
 """The rows of a batch in which several calls may append to one state: texts that follow each other become one call, and
 what is computed of a state's calls is one segment.
 
-Shape letters: G groups, V vocabulary.
+Shape letters: G groups, T tokens that are fed, V vocabulary.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -84,21 +84,33 @@ def known_rows(
     return found
 
 
+def owners(groups: Sequence[Joined], whole: Sequence[int]) -> Tensor:
+    """int64 `[T]` on the CPU: the group of each of the tokens that calls feed, of which each has so many."""
+    of_call = [index for index, group in enumerate(groups) for _ in group.calls]
+    return torch.tensor(of_call).repeat_interleave(torch.tensor(whole))
+
+
 def counted(
-    groups: Sequence[Joined], ports: Sequence[str], ids: Sequence[Tensor], states: States, vocab: int
+    groups: Sequence[Joined], ports: Sequence[str], ids: Sequence[Tensor], owner: Tensor, states: States, vocab: int
 ) -> Tensor:
-    """int16 `[G, V]`: the counts of the groups, with what their calls feed: `ids` at their ports."""
+    """int16 `[G, V]`: the counts of the groups, with what their calls feed: `ids` at their ports. `owner`: as `owners`
+    gives them."""
     keys, device = [group.calls[-1].states["seen"] for group in groups], ids[0].device
     blank = torch.zeros(vocab, dtype=torch.int16, device=device)
     counts = torch.stack([blank if (one := states.tensor(key)) is None else one for key in keys])
-    owner = [index for index, group in enumerate(groups) for _ in group.calls]
-    spoken = [i for i, port in enumerate(ports) if port == "token"]
-    if spoken:
-        rows = torch.tensor([owner[i] for i in spoken]).to(device, non_blocking=True)
-        count(counts, rows, torch.cat([ids[i] for i in spoken]))
-    for index, port, mine in zip(owner, ports, ids, strict=True):
-        if port == "ids":
-            counts[index, mine] = counts[index, mine] | 1
+    rows = owner.split([len(mine) for mine in ids])
+
+    def of(port: str) -> tuple[Tensor, Tensor] | None:
+        mine = [i for i, one in enumerate(ports) if one == port]
+        if not mine:
+            return None
+        return torch.cat([rows[i] for i in mine]).to(device, non_blocking=True), torch.cat([ids[i] for i in mine])
+
+    if (spoken := of("token")) is not None:
+        count(counts, *spoken)
+    if (read := of("ids")) is not None:
+        # A token that is read twice is counted alike both times.
+        counts[read] = counts[read] | 1
     for key, mine in zip(keys, counts, strict=True):
         # A copy: a view would keep the whole batch's counts alive.
         states.put(key, mine.clone() if len(groups) > 1 else mine)
@@ -154,7 +166,8 @@ def _by_sequence(unread: Sequence[Unread], spans: Sequence[float | None]) -> lis
     return [list(of_one) for _, of_one in groupby(both, key=lambda one: one[0].call.states["kv"])]
 
 
-def all_good(known: Sequence[Tensor], groups: Sequence[Joined]) -> Tensor:
-    """bool `[G]`: true for groups whose tokens are all in the vocabulary."""
-    parts = iter(known)
-    return torch.stack([torch.cat([next(parts) for _ in group.calls]).all() for group in groups])
+def all_good(known: Tensor, owner: Tensor, groups: int) -> Tensor:
+    """bool `[T]` -> bool `[G]`: true for groups whose tokens are all in the vocabulary. `owner`: as `owners` gives
+    them."""
+    unknown = torch.zeros(groups, dtype=torch.int32, device=known.device)
+    return unknown.index_add_(0, owner.to(known.device, non_blocking=True), (~known).int()) == 0

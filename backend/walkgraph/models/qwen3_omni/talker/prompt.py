@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,16 +64,16 @@ class Placement(NamedTuple):
 def placed(positions: Tensor, extra: int) -> Placement:
     """positions `[M, 3]` on the host: those of pieces that follow each other, each counted from its own start, where
     they are 0 on all axes. `extra`: rows of text behind them."""
-    rows = positions.double()
-    starts = [at for at, zero in enumerate((rows == 0).all(1).tolist()) if zero]
-    moved, base = rows.clone(), 0.0
+    # By NumPy, whose calls are short.
+    rows = positions.double().numpy().copy()
+    starts, base = np.flatnonzero((rows == 0).all(1)).tolist(), 0.0
     for at, end in zip(starts, [*starts, len(rows)][1:], strict=True):
-        moved[at:end] += base
-        base = float(moved[end - 1].max()) + 1
-    behind = base + torch.arange(extra, dtype=torch.float64)[:, None].expand(-1, 3)
+        rows[at:end] += base
+        base = float(rows[end - 1].max()) + 1
+    behind = np.repeat(base + np.arange(extra)[:, None], rows.shape[1], 1)
     following = base + extra
-    ahead = max(0.0, float(moved.max()) - following) if len(rows) else 0.0
-    return Placement(torch.cat([moved, behind]).float(), following, ahead)
+    ahead = max(0.0, float(rows.max()) - following) if len(rows) else 0.0
+    return Placement(torch.from_numpy(np.concatenate([rows, behind]).astype(np.float32)), following, ahead)
 
 
 def opens(call: Call) -> bool:

@@ -118,13 +118,15 @@ class Thinker(LanguageBackbone):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
+        most = max((len(call.inputs["ids"]) for call in calls if call.inputs.get("ids") is not None), default=0)
+        places = torch.arange(most, device=self._device).float()[:, None].expand(-1, AXES)
         for call, given, end in zip(calls, outputs, self._ends(calls, states), strict=True):
             if is_media(call):
                 given.update(self._told(call, states, end))
             elif call.inputs.get("ids") is not None:
                 ids = call.inputs.get(_WHOLE, call.inputs["ids"])
                 given["appended"] = given["names"] = ids
-                given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
+                given["positions"] = places[: len(ids)]
         return outputs
 
     def _ends(self, calls: Sequence[Call], states: States) -> list[int]:

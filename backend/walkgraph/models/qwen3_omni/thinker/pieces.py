@@ -4,6 +4,7 @@ Shape letters: m rows of a piece, n rows of its media, W width.
 """
 
 import math
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.models.qwen3_omni import positions
 from walkgraph.models.qwen3_omni.positions import Grid, Span
-from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
+from walkgraph.models.qwen3_omni.thinker.config import Marks, ThinkerConfig
 
 MEDIA = ("image", "audio")
 """Ports with rows of media. Both together are a film: a video, and its sound."""
@@ -58,25 +59,35 @@ def piece_of(call: Call, config: ThinkerConfig) -> Piece:
     """Lay out a call with media. Raises CallFailed for values that don't fit each other or the config."""
     if any(call.inputs.get(port) is not None for port in ("ids", "token")):
         raise CallFailed(f"`{call.node}` takes either tokens or media in one call")
-    marks, seen = config.marks, _rows(call, "image", config)
+    seen = _rows(call, "image", config)
     heard = _rows(call, "audio", config, least=0 if seen else 1)
     if not seen:
-        ids = [marks.audio_start, *[marks.audio] * heard, marks.audio_end]
-        return Piece(torch.tensor(ids), positions.sound(heard), torch.arange(heard))
+        return _laid_out(config.marks, heard)
     grid, seconds = _grid(call, seen), _seconds(call)
     if config.deepstack:
         _fit(call, "deepstack", (config.deepstack, seen, config.llm.width))
-    row = marks.image if seconds is None else marks.video
-    if heard:
-        if seconds is None:
-            raise CallFailed(f"`{call.node}` needs `seconds` for a video with its sound", "seconds")
-        order = positions.film_order(grid, seconds, heard, per_second=config.rate)
+    if heard and seconds is None:
+        raise CallFailed(f"`{call.node}` needs `seconds` for a video with its sound", "seconds")
+    return _laid_out(config.marks, heard, grid, seconds, config.rate)
+
+
+@lru_cache(maxsize=64)
+def _laid_out(
+    marks: Marks, heard: int, grid: Grid | None = None, seconds: float | None = None, rate: float = 0.0
+) -> Piece:
+    """A piece is laid out again for each thing that is asked of its call, and alike for sounds of one length."""
+    if grid is None:
+        ids = [marks.audio_start, *[marks.audio] * heard, marks.audio_end]
+        return Piece(torch.tensor(ids), positions.sound(heard), torch.arange(heard))
+    seen, row = math.prod(grid), marks.image if seconds is None else marks.video
+    if heard and seconds is not None:
+        order = positions.film_order(grid, seconds, heard, per_second=rate)
         between = torch.where(order < seen, marks.video, marks.audio)
         begin, end = [marks.vision_start, marks.audio_start], [marks.audio_end, marks.vision_end]
         ids = torch.cat([torch.tensor(begin), between, torch.tensor(end)])
-        return Piece(ids, positions.film(grid, seconds, heard, per_second=config.rate), order)
+        return Piece(ids, positions.film(grid, seconds, heard, per_second=rate), order)
     ids = torch.tensor([marks.vision_start, *[row] * seen, marks.vision_end])
-    span = positions.video(grid, 1.0 if seconds is None else seconds, per_second=config.rate)
+    span = positions.video(grid, 1.0 if seconds is None else seconds, per_second=rate)
     return Piece(ids, span, torch.arange(seen))
 
 
