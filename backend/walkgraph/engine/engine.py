@@ -10,7 +10,7 @@ Batches and steps of the device loops are launched in turn, as `Mix` says, and a
 about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
@@ -107,9 +107,8 @@ class Engine:
         while not calls.in_flight.over:
             # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
             with invariance.batch_invariant() if self._invariant else nullcontext():
-                # What quick calls give may belong into the next batch, which takes the host far longer to launch.
                 quick = calls.launch_quick()
-                self._put_off = self._put_off + 1 if quick and self._put_off < PUT_OFF else 0
+                self._put_off = self._put_off + 1 if self._lead_on(quick) else 0
                 batch = not self._put_off and calls.launch(loops, since=self._since)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
@@ -126,6 +125,11 @@ class Engine:
         elif not events:
             self.swap.wait()
         return events
+
+    def _lead_on(self, quick: Sequence[Call]) -> bool:
+        """True if a batch is to wait for what these calls lead to: it may be larger then, and takes the host far longer
+        to launch. It doesn't wait for calls of loops, which come with every iteration."""
+        return self._put_off < PUT_OFF and any(not call.iteration for call in quick)
 
     @property
     def idle(self) -> bool:

@@ -27,6 +27,10 @@ from walkgraph.ids import Rank
 from walkgraph.wire.processes import forks
 from walkgraph.wire.processes.common import die_at_end_of, die_with, named
 
+COLLECTIONS = (5_000, 20, 1_000)
+"""Thresholds of a rank's garbage collections. A full one takes up to a tenth of a second, so it is made in idle moments
+(`WorkerLoop`), and amid runs only after a hundred million allocations."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Child:
@@ -174,6 +178,7 @@ def main() -> None:
 
     gc.freeze()
     assigned = ForkServer(socket.socket(fileno=given.listen)).serve()
+    gc.set_threshold(*COLLECTIONS)
     gc.enable()
     serve(Path(assigned.directory), Rank(assigned.rank), assigned.start)
 

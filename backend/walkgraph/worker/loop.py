@@ -7,6 +7,7 @@ nothing.
 Between two steps of the engine it reads the messages that have come; it waits for messages only when the engine rests.
 """
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable
@@ -132,6 +133,7 @@ class WorkerLoop:
         self._telemetry.flush(runs)
         if self._quiet.now(runs, self._clock()):
             self._engine.states.audit()
+            gc.collect()
 
     # ── in ──
 

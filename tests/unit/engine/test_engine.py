@@ -333,18 +333,19 @@ def chunked(rows: int, views: Sequence[str] = ("main",)) -> Engine:
 class QuickCalls:
     """Calls on the host's processor, and one batch for the device."""
 
-    def __init__(self, quick: int) -> None:
+    def __init__(self, quick: int, iteration: tuple[int, ...]) -> None:
         self._quick, self.batches, self.in_flight = quick, 1, InFlightBatches()
+        self._call = call("n", iteration=iteration)
         self.order: list[str] = []
 
-    def launch_quick(self) -> bool:
+    def launch_quick(self) -> Sequence[Call]:
         if not self._quick:
-            return False
+            return ()
         self._quick -= 1
         self.order.append("quick")
         # It ends a step, as a call that is over does.
         self.in_flight.over.append(NOTHING)
-        return True
+        return (self._call,)
 
     def launch(self, loops: object, *, since: int) -> bool:
         if not self.batches:
@@ -369,12 +370,19 @@ NOTHING: Any = None
 
 @pytest.mark.parametrize("quick", [0, 1, 3, 8, 20])
 def test_a_batch_waits_for_what_quick_calls_lead_to_and_not_for_ever(quick: int) -> None:
+    assert order_of(QuickCalls(quick, iteration=())) == ["quick"] * min(quick, PUT_OFF + 1) + ["batch"]
+
+
+def test_a_batch_does_not_wait_for_quick_calls_of_loops() -> None:
+    assert order_of(QuickCalls(3, iteration=(7,))) == ["quick", "batch"]
+
+
+def order_of(calls: Any) -> list[str]:
     engine = attend_engine()
-    calls: Any = QuickCalls(quick)
     engine.calls = calls
     while calls.batches:
         engine.step()
-    assert calls.order == ["quick"] * min(quick, PUT_OFF + 1) + ["batch"]
+    return calls.order
 
 
 def test_a_long_prefill_is_served_in_parts_between_which_others_get_theirs() -> None:

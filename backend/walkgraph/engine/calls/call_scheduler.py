@@ -207,18 +207,20 @@ class CallScheduler:
             return self._chains.run(calls, timed=self._watch.on)
         return self._runner.launch(loaded.operator, loaded.device, calls)
 
-    def launch_quick(self) -> bool:
-        """Run a batch of an operator on the host's processor, if it takes no longer than a launch."""
+    def launch_quick(self) -> Sequence[Call]:
+        """Run a batch of an operator on the host's processor, if it takes no longer than a launch. Returns its
+        calls."""
 
         def is_quick(key: BatchKey) -> bool:
             return key.place == "host" and 0 < self._times.of(key.operator) < AHEAD_SECONDS
 
         rows = self._mix.rows()
         batch = self.schedule.next(rows, fits=is_quick) if self.schedule else None
-        if batch is not None:
-            loaded, began = self._nodes[batch.calls[0].node], self._clock()
-            self._note(self.in_flight.beside, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
-        return batch is not None
+        if batch is None:
+            return ()
+        loaded, began = self._nodes[batch.calls[0].node], self._clock()
+        self._note(self.in_flight.beside, batch.calls, self._launched(loaded, batch.calls), began, loaded.device)
+        return batch.calls
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""

@@ -106,7 +106,7 @@ def test_a_long_sound_is_computed_in_pieces(engine: Engine, monkeypatch: pytest.
     wave = torch.from_numpy(sound(5.3))
     [whole] = heard(engine, wave)
     monkeypatch.setattr(spectra, "_FRAMES", 100)
-    monkeypatch.setattr(hearing, "_CHUNKS", 2)
+    monkeypatch.setattr(hearing, "CHUNKS", (1, 2))
     torch.testing.assert_close(heard(engine, wave)[0], whole, rtol=1e-5, atol=1e-5)
 
 
@@ -166,24 +166,27 @@ class Recording:
 
 @torch.inference_mode()
 def test_captured_layers_give_what_plain_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One graph for batches of different sounds; what an earlier one left there doesn't count."""
+    """One graph for batches of different sounds, or several; what an earlier one left there doesn't count."""
     monkeypatch.setattr(captured, "SIZES", (64, 128))
+    monkeypatch.setattr(captured, "REPLAYS", 2)
     on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}
     model, capture = drawn(lambda: AudioEncoder(AUDIO_TINY), 3, **on).pack(), Recording()
     short, spectra_of = CapturedWindows(model, capture), Spectra(AUDIO_TINY.mels)
-    for seconds, graph in (
-        ((9.0,), 128),
-        ((0.4, 0.9), 64),
-        ((0.1,) * 8, 64),
-        ((0.1,) * 9, 128),  # more windows than the smaller graph has room for
-        ((8.0, 1.0), 128),
-        ((9.0, 2.0), None),
+    for seconds, graphs in (
+        ((9.0,), [128]),
+        ((0.4, 0.9), [64]),
+        ((0.1,) * 8, [64]),
+        ((0.1,) * 9, [128]),  # more windows than the smaller graph has room for
+        ((8.0, 1.0), [128]),
+        ((9.0, 2.0), [128, 64]),
+        ((0.1,) * 17, [128, 64]),
+        ((9.0, 9.0, 9.0), []),
     ):
         given = spectra_of([torch.from_numpy(sound(one)) for one in seconds])
         capture.replayed.clear()
         for found, wanted in zip(model(given, short), model(given), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-        assert capture.replayed == ([] if graph is None else [f"{graph} embeddings of sound"])
+        assert capture.replayed == [f"{graph} embeddings of sound" for graph in graphs]
     assert capture.captured == ["128 embeddings of sound", "64 embeddings of sound"]
     assert CapturedWindows(model, None)(torch.zeros(3, AUDIO_TINY.width), [3]) is None
 

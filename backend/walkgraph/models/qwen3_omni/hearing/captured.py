@@ -18,9 +18,11 @@ from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
 
 SIZES = (64, 128, 256, 512, 1024)
-"""Rows of a graph. More of them keep a GPU busy with plain launches."""
+"""Rows of a graph."""
 ROOM = 8
 """A graph has room for a window per so many of its rows."""
+REPLAYS = 8
+"""The most replays for a batch; more rows than they serve keep a GPU busy with plain launches."""
 
 
 class _Graph(NamedTuple):
@@ -33,6 +35,16 @@ class _Graph(NamedTuple):
     replay: Callable[[], None]
 
 
+def parted(lengths: Sequence[int]) -> list[list[int]]:
+    """Windows of these lengths, in parts that the largest graph has room for."""
+    parts: list[list[int]] = [[]]
+    for length in lengths:
+        if sum(parts[-1]) + length > SIZES[-1] or len(parts[-1]) == SIZES[-1] // ROOM:
+            parts.append([])
+        parts[-1].append(length)
+    return parts
+
+
 class CapturedWindows:
     def __init__(self, model: AudioEncoder, capture: Capture | None) -> None:
         self._model, self._capture = model, capture
@@ -40,13 +52,19 @@ class CapturedWindows:
 
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor | None:
         """Rows `[n, W]` in windows of these lengths -> `[n, out]`; None if a plain forward must serve them."""
-        count = len(x)
-        size = next((size for size in SIZES if size >= count and size // ROOM >= len(lengths)), None)
-        if self._capture is None or size is None:
+        parts = parted(lengths)
+        if self._capture is None or len(parts) > REPLAYS:
             return None
         if not self._graphs:
             # All graphs are captured at the first sound, which is the warm-up's, so no request waits for it.
             self._graphs = {one: self._captured(one, x, self._capture) for one in reversed(SIZES)}
+        each = x.split([sum(part) for part in parts])
+        made = [self._replayed(*one) for one in zip(each, parts, strict=True)]
+        return made[0] if len(made) == 1 else torch.cat(made)
+
+    def _replayed(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        count = len(x)
+        size = next(size for size in SIZES if size >= count and size // ROOM >= len(lengths))
         rows, bounds, made, replay = self._graphs[size]
         rows[:count].copy_(x)
         rows[count:].zero_()

@@ -27,8 +27,9 @@ from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
 
-_CHUNKS = 64
-"""The most chunks that are convolved at once; each takes 6 MB in float32."""
+CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+"""Numbers of chunks that are convolved at once: for every other shape, the library would first choose an algorithm,
+which takes 9 ms on an H200. Each chunk takes 6 MB in float32."""
 _PERIOD = 10_000.0
 Short = Callable[[Tensor, Sequence[int]], Tensor | None]
 """Rows `[R, W]` in windows of these lengths -> `[R, out]`, or None."""
@@ -123,13 +124,16 @@ class AudioEncoder(nn.Module):
 
     def _convolved(self, chunks: Tensor) -> Tensor:
         """`[K, frames, M]` -> `[K, frames / 8, W]`, with the places of the rows in their chunk."""
-        parts: list[Tensor] = []
-        for some in chunks.to(self.conv_out.weight.dtype).transpose(1, 2)[:, None].split(_CHUNKS):
+        parts, count = list[Tensor](), len(chunks)
+        last = count % CHUNKS[-1]
+        most = next(size for size in CHUNKS if size >= last) if last else 0
+        filled = F.pad(chunks, (0, 0, 0, 0, 0, most - last)) if most > last else chunks
+        for some in filled.to(self.conv_out.weight.dtype).transpose(1, 2)[:, None].split(CHUNKS[-1]):
             x = F.gelu(self.conv2d1(some))
             x = F.gelu(self.conv2d3(F.gelu(self.conv2d2(x))))
             x = x.permute(0, 3, 1, 2).flatten(2)
             parts.append(linear(x.flatten(0, 1), self.conv_out.weight).unflatten(0, x.shape[:2]))
-        x = torch.cat(parts)
+        x = torch.cat(parts)[:count]
         return x + self._placed(x.device)[: x.shape[1]].to(x.dtype)
 
     def _placed(self, device: torch.device) -> Tensor:

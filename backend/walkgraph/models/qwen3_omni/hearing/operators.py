@@ -11,8 +11,9 @@ from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.sounds import waveform_of
 from walkgraph.models.qwen3_omni.hearing.captured import CapturedWindows
+from walkgraph.models.qwen3_omni.hearing.model import CHUNKS
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder as Model
-from walkgraph.models.qwen3_omni.hearing.spectra import LEAST, RATE, Spectra, frames_of
+from walkgraph.models.qwen3_omni.hearing.spectra import HOP, LEAST, RATE, Spectra, frames_of
 from walkgraph.models.qwen3_omni.hearing.weights import audio_encoder_of
 
 _PORT = "waveform"
@@ -39,8 +40,9 @@ class AudioEncoder(Operator):
         return 0 if wave is None else self._model.config.tokens(frames_of(len(wave)))
 
     def examples(self) -> Sequence[Example]:
-        """One without a whole chunk, and one with several windows."""
-        return tuple(Example(inputs={_PORT: torch.zeros(samples)}) for samples in (RATE // 2, 20 * RATE + RATE // 2))
+        """One without a whole chunk, and one for each number of chunks that are convolved at once."""
+        whole = [count * self._model.config.chunk * HOP for count in CHUNKS]
+        return tuple(Example(inputs={_PORT: torch.zeros(samples)}) for samples in (RATE // 2, *whole))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         waves = [_sound(call) for call in calls]

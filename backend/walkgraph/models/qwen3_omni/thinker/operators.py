@@ -118,7 +118,8 @@ class Thinker(LanguageBackbone):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
-        most = max((len(call.inputs["ids"]) for call in calls if call.inputs.get("ids") is not None), default=0)
+        texts = [call.inputs.get(_WHOLE, call.inputs.get("ids")) for call in calls]
+        most = max([len(text) for text in texts if text is not None], default=0)
         places = torch.arange(most, device=self._device).float()[:, None].expand(-1, AXES)
         for call, given, end in zip(calls, outputs, self._ends(calls, states), strict=True):
             if is_media(call):
