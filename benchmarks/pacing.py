@@ -318,7 +318,7 @@ class World:
         turns = sum(node == "prompt" for _, node, *_ in self.flight)
         if not self.calls or turns >= TURNS or not MIX.may(running, self.since):
             return False
-        waiting = self.calls.waiting(_is_prompt)
+        waiting = {call.run for call in self.calls.ahead(_is_prompt)}
         if not waiting or not self.loops.leaves_time((1 + turns) * self.times.of("prompt")):
             return False
         rows = MIX.rows(self.loops.runs(), waiting) if running else MIX.rows()

@@ -143,18 +143,18 @@ def test_a_batch_is_as_much_larger_as_more_runs_wait_for_it_than_are_delayed() -
     assert mix.rows([*answers, *prompts], answers) == 512
 
 
-def test_runs_wait_whose_calls_may_be_in_the_next_batch() -> None:
+def test_the_calls_ahead_are_those_that_may_be_in_the_next_batch() -> None:
     schedule = Schedule()
-    assert schedule.waiting(any_key) == set()
+    assert schedule.ahead(any_key) == []
     schedule.add(ready("b", 2.0), "other", 1)
     schedule.add(ready("a", 1.0), "lane", 1)
     schedule.add(ready("c", 3.0), "lane", 1)
     schedule.add(ready("c", 3.5), "lane", 1)
     schedule.add(ready("d", 0.5), "lane", 1, deferred=True)
-    assert schedule.waiting(any_key) == {"a", "c"}
-    assert schedule.waiting(lambda key: key == "other") == {"b"}
+    assert names(schedule.ahead(any_key)) == ["a", "c", "c"]
+    assert names(schedule.ahead(lambda key: key == "other")) == ["b"]
     schedule.hold("a")
-    assert schedule.waiting(any_key) == {"b"}
+    assert names(schedule.ahead(any_key)) == ["b"]
 
 
 def any_key(key: object) -> bool:

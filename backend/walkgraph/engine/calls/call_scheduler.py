@@ -161,7 +161,7 @@ class CallScheduler:
         if self._unlaunched or self.in_flight.over or self.in_flight.any:
             return False
         full = len(self.in_flight.threaded) >= THREADS
-        return not self.schedule or (full and self.schedule.first(_no_thread) is None)
+        return not self.schedule or (full and not self.schedule.ahead(_no_thread))
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -185,7 +185,9 @@ class CallScheduler:
         if not self.schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(loops.running, since):
             return False
         fits, running = _in_turn if self._may_wait(loops.leaves_time) else _plays, loops.running
-        rows = self._mix.rows(loops.runs(), self.schedule.waiting(fits)) if running else self._mix.rows()
+        rows = self._mix.rows()
+        if running:
+            rows = self._mix.rows(loops.runs(), {call.run for call in self.schedule.ahead(fits)})
         batch = self.schedule.next(rows, lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
             return False
@@ -198,9 +200,9 @@ class CallScheduler:
         """True if the loops may wait for the batch that is next in turn, and for those ahead of it."""
         if not self._playbacks:
             return True
-        first = self.schedule.first(_in_turn)
-        ahead = [batch.calls[0].node for batch in self.in_flight.turns]
-        return first is None or leaves_time(sum(map(self._times.of, ahead), self._times.of(first.node)))
+        calls = self.schedule.ahead(_in_turn)
+        launched = [batch.calls[0].node for batch in self.in_flight.turns]
+        return not calls or leaves_time(sum(map(self._times.of, launched), self._times.of(calls[0].node)))
 
     def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
         if calls[0].links:

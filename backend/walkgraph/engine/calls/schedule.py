@@ -232,16 +232,11 @@ class Schedule:
                 self.remove(mine)
                 yield Batch(key, mine)
 
-    def waiting(self, fits: Callable[[Any], bool]) -> set[str]:
-        """Runs with calls that may be in the next batch, of those batch keys."""
+    def ahead(self, fits: Callable[[Any], bool]) -> list[Call]:
+        """The calls that may be in the next batch, if it has one of these batch keys; empty if none may be served."""
         key = self._first(None, fits)
         queue = self._queues[key] if key is not None else ()
-        return {one.call.run for one in queue if not self._deferred.waits(one.call)}
-
-    def first(self, fits: Callable[[Any], bool]) -> Call | None:
-        """The call that is next among those with these batch keys."""
-        heads = [head for key in self._queues if fits(key) and (head := self._head(key)) is not None]
-        return min(heads, key=lambda head: head[:2]).call if heads else None
+        return [one.call for one in queue if not self._deferred.waits(one.call)]
 
     def settle(self, call: Call, *, failed: bool) -> None:
         """A call of an earlier batch is over; those that waited for it may be served, together unless it failed."""
