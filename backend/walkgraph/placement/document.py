@@ -19,7 +19,7 @@ from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name
 from walkgraph.graph.problems import nearest
 from walkgraph.ids import Rank
-from walkgraph.placement.hardware import Hardware, with_gpus
+from walkgraph.placement.hardware import Hardware, with_gpus, with_hosts
 
 FORMAT = "walkgraph/placement@1"
 SCHEMA_PATH = Path(__file__).with_name("placement-v1.schema.json")
@@ -67,7 +67,7 @@ class Group(Record):
     """Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
     left."""
     host: str | None = Field(default=None, max_length=253)
-    """None: the host that plans."""
+    """The host of its ranks. None: that of other groups with these ranks, or else the one that plans."""
     precision: Literal["bf16", "fp8", "int4"] | None = None
     """Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say."""
 
@@ -91,6 +91,10 @@ class Placement(Record):
     ranks: tuple[RankDevice, ...]
     transport: Name | None = None
     """The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge."""
+
+    def host(self, rank: int) -> str | None:
+        """The host that the groups of a rank name; None if none does."""
+        return next((g.host for g in self.groups if g.host is not None and rank in g.ranks), None)
 
 
 def default_placement(graph: Graph, hardware: Hardware) -> Placement:
@@ -126,6 +130,18 @@ def assume(hardware: Hardware, text: str) -> Hardware:
             f"GPUs, at most {MAX_RANKS}, and the memory of each: `3x141GB`"
         )
     return with_gpus(hardware, int(count), size)
+
+
+def assume_hosts(hardware: Hardware, text: str) -> Hardware:
+    """Like `assume`, and also hosts with these GPUs each: `2 hosts x 3x141GB`; `2 hosts` are like this one. Raises
+    InvalidInput for any other text."""
+    match = re.fullmatch(r"(\d{1,3}) hosts(?: x (.+))?", text)
+    if match is None:
+        return assume(hardware, text)
+    count, gpus = int(match[1]), match[2]
+    if not 1 <= count <= MAX_RANKS:
+        raise InvalidInput(f"there may be 1 to {MAX_RANKS} hosts: `2 hosts x 3x141GB`")
+    return with_hosts(hardware if gpus is None else assume(hardware, gpus), count)
 
 
 # ── JSON ────────────────────────────────────────────────────────────────────────────────────────

@@ -40,9 +40,19 @@ class Hardware:
     devices: tuple[Device, ...]
     """The CPU (its memory is the host's) and every GPU."""
     topology: Topology = field(default_factory=Topology)
+    others: tuple["Hardware", ...] = ()
+    """Further hosts of its cluster."""
 
     def device(self, name: str) -> Device | None:
         return next((d for d in self.devices if d.name == name), None)
+
+    @property
+    def hosts(self) -> tuple["Hardware", ...]:
+        return (self, *self.others)
+
+    def at(self, host: str) -> "Hardware | None":
+        """A host by its name; empty: this one."""
+        return self if not host else next((one for one in self.hosts if one.host == host), None)
 
 
 def find_hardware() -> Hardware:
@@ -70,6 +80,12 @@ def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
     others = (d for d in hardware.devices if not d.name.startswith("cuda:"))
     gpus = (Device(name=f"cuda:{i}", total=memory, free=memory, label="assumed", assumed=True) for i in range(count))
     return replace(hardware, devices=(*others, *gpus), topology=Topology(nodes=hardware.topology.nodes))
+
+
+def with_hosts(hardware: Hardware, count: int) -> Hardware:
+    """A cluster of so many hosts like this one, `host0`, `host1` ..., of which the first plans."""
+    first, *others = (replace(hardware, host=f"host{i}", others=()) for i in range(count))
+    return replace(first, others=tuple(others))
 
 
 def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:

@@ -25,7 +25,8 @@ def judge(
         )
     yield from _ranks(assignment, hardware)
     if placement.transport is not None:
-        yield from _transport(placement.transport, transports)
+        hosts = {placement.host(entry.rank) or hardware.host for entry in placement.ranks}
+        yield from _transport(placement.transport, transports, apart=len(hosts) > 1)
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
     yield from _too_many(assignment)
@@ -104,14 +105,16 @@ def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
         elif entry.rank >= len(set(ranks)):
             message = f"ranks count from 0 without gaps: {len(set(ranks))} ranks end with {len(set(ranks)) - 1}"
             yield Problem("rank_gap", f"/ranks/{index}/rank", message)
-        if hardware.device(entry.device) is None:
-            names = ", ".join(f"`{d.name}`" for d in hardware.devices)
-            message = f"`{entry.device}` is not on host `{hardware.host}`; use one of {names}"
+        host = hardware.at(assignment.placement.host(entry.rank) or "")
+        if host is not None and host.device(entry.device) is None:
+            names = ", ".join(f"`{d.name}`" for d in host.devices)
+            message = f"`{entry.device}` is not on host `{host.host}`; use one of {names}"
             yield Problem("no_device", f"/ranks/{index}/device", message)
 
 
-def _transport(name: str, transports: Transports) -> Iterator[Problem]:
-    usable = [other for other in transports if carries_all(transports, other)]
+def _transport(name: str, transports: Transports, *, apart: bool) -> Iterator[Problem]:
+    """Problems with the transport that a placement names. `apart`: its ranks are on several hosts."""
+    usable = [other for other in transports if carries_all(transports, other, apart=apart)]
     if name not in transports:
         message = f"there is no transport `{name}`; {nearest(name, usable)}"
         yield Problem("unknown_transport", "/transport", message)
@@ -140,15 +143,33 @@ def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) ->
         if rank not in ranks:
             message = f"there is no rank {rank}; add it to `ranks` or take one of {_list(sorted(ranks))}"
             yield Problem("unknown_rank", f"{at}/ranks/{index}", message)
-    yield from _unsupported(hardware, group, at)
+    if group.host is not None:
+        yield from _host(assignment, hardware, group, at)
+    yield from _widths(group, at)
     if group.replicas > 1:
         yield from _replicas(assignment, group, at)
 
 
-def _unsupported(hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
-    if group.host is not None and group.host != hardware.host:
-        message = f"other hosts are not supported; remove `host` or name this one, `{hardware.host}`"
-        yield Problem("unsupported", f"{at}/host", message)
+def _host(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
+    """Hosts that aren't known, that differ from another group's for the same rank, or that can only be planned for."""
+    names = [one.host for one in hardware.hosts]
+    if group.host not in names:
+        message = (
+            f"there is no host `{group.host}`; use one of {_list(names)}, or plan for assumed ones "
+            f"(`walkgraph plan --gpus '2 hosts x 3x141GB'` has `host0` and `host1`)"
+        )
+        yield Problem("unknown_host", f"{at}/host", message)
+        return
+    for rank in group.ranks:
+        if (other := assignment.placement.host(rank)) != group.host:
+            message = f"rank {rank} is on host `{other}` by another group; name that, or take another rank"
+            yield Problem("two_hosts", f"{at}/host", message)
+    if group.host != hardware.host:
+        message = f"host `{group.host}` can be planned for, not deployed to; remove `host` to deploy here"
+        yield _warn("several_hosts", f"{at}/host", message)
+
+
+def _widths(group: Group, at: str) -> Iterator[Problem]:
     count, width = group.width * group.replicas, "sequence" if group.sequence_parallel > 1 else "tensor"
     if len(group.ranks) != count:
         message = (

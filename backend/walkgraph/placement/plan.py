@@ -18,9 +18,9 @@ from walkgraph.placement.sizes import Sizes
 from walkgraph.placement.tables import Plan
 from walkgraph.placement.transports import Transports, declared_transports
 
-UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer"})
-"""Warnings that allow a plan but not a deployment: a component without a network, missing weights, or weights without
-the tokenizer that a node reads."""
+UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer", "several_hosts"})
+"""Warnings that allow a plan but not a deployment: a component without a network, missing weights, weights without the
+tokenizer that a node reads, or ranks on other hosts."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def plan(
     assignment, catalogue = Assignment(graph, placement), with_own(catalogue, graph)
     transports = declared_transports() if transports is None else transports
     problems = list(judge(assignment, hardware, catalogue, transports))
-    topology = hardware.topology
-    made = assemble(assignment, catalogue, resident=resident, transports=transports, topology=topology)
+    topologies = {one.host: one.topology for one in hardware.hosts}
+    made = assemble(assignment, catalogue, resident=resident, transports=transports, topologies=topologies)
     problems.extend(judge_plan(made))
     if _broken(problems):
         return PlanResult(None, tuple(problems))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from walkgraph.graph.problems import Problem
+from walkgraph.ids import Rank
 from walkgraph.placement.capacity.budget import Copy, show_bytes
 from walkgraph.placement.host.topology import Link, Topology
 from walkgraph.placement.routes import HandedRoute
@@ -21,7 +22,8 @@ def render(
     topology: Topology | None = None,
 ) -> str:
     """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; calls of tasks; streams;
-    the ranks of runs by their replicas; results that a later step reads on another rank; state copies. Walks and
+    the ranks of runs by their replicas; results that a later step reads on another rank; what goes between hosts; state
+    copies. Walks and
     streams are those of runs on the first replicas. `topology`: of the host; it adds the ways between the GPUs."""
     walks, host = plan.walks_of(), topology or Topology()
     sections = [
@@ -33,6 +35,7 @@ def render(
         ["streams", *(line for stream in plan.streams_of() for line in _stream(plan, stream))],
         ["replicas", *(_alternative(plan, one) for one in plan.alternatives if one.replicas)],
         ["results that change rank", *(_handed(route) for route in handed if route.source != route.target)],
+        ["between hosts", *_between_hosts(plan, copies)],
         ["states that change rank", *(_copy(plan, copy) for copy in copies)],
         ["problems", *(f"  {p.severity:<8} {p.pointer or '/'}  {p.code}: {p.message}" for p in problems)],
     ]
@@ -58,19 +61,20 @@ def link_words(link: Link) -> str:
 
 
 def _links(plan: Plan, host: Topology) -> Iterator[str]:
-    devices = {rank.device for rank in plan.ranks}
+    devices = {rank.device for rank in plan.ranks if not rank.host}
     for link in host.links:
         if {link.first, link.second} <= devices:
             yield f"  {link.first} and {link.second}  {link_words(link)}"
 
 
 def _rank(plan: Plan, rank: RankPlan, host: Topology) -> Iterator[str]:
-    node = host.node(rank.device)
+    node = None if rank.host else host.node(rank.device)
     total = sum(size for _, size in rank.budget)
     how = ", whole experts" if rank.expert_parallel else ", whole weights" if rank.sequence_parallel else ""
     shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{how}" if rank.shards else ""
     near = "" if node is None else f"  NUMA node {node}"
-    yield f"rank {rank.rank}  {rank.device}{near}  {show_bytes(total)}{shard}"
+    where = f" of {rank.host}" if rank.host else ""
+    yield f"rank {rank.rank}  {rank.device}{where}{near}  {show_bytes(total)}{shard}"
     yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])
     for name, size in rank.budget:
         yield f"  {name:<{_NAME}} {show_bytes(size):>10}  {_bar(size, total)}"
@@ -182,6 +186,39 @@ def _alternative(plan: Plan, one: Alternative) -> str:
     stepped = [f"{walk.name}.{loop.name}" for walk in walks for loop in walk.loops if not loop.resident]
     shown = f" · stepped: {', '.join(stepped)}" if stepped else ""
     return f"  {taken}  {_ranks(one.ranks)} · {_count(crossing, 'edge')} between ranks{shown}"
+
+
+# ── hosts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _between_hosts(plan: Plan, copies: Sequence[Copy]) -> Iterator[str]:
+    """Edges of values between each two hosts, by their transport, and states with their bytes."""
+    hosts = {rank.rank: rank.host or "here" for rank in plan.ranks}
+    edges: dict[tuple[str, str, str], set[tuple[str, int]]] = {}
+    for walk in plan.walks_of():
+        for edge in () if _is_move(walk) else walk.edges:
+            for target in _value_targets(plan, walk, edge):
+                path = hosts[walk.uses[edge.source.use].rank], hosts[target], edge.transport
+                edges.setdefault(path, set()).add((walk.name, edge.index))
+    for (source, target, transport), found in sorted(edges.items()):
+        if source != target:
+            yield f"  {source} → {target}  {_count(len(found), 'edge')}, {transport}"
+    for copy in copies:
+        if hosts[copy.source] != hosts[copy.target]:
+            yield f"  {hosts[copy.source]} → {hosts[copy.target]}  state {_copy(plan, copy).lstrip()}"
+
+
+def _value_targets(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> Sequence[Rank]:
+    """Ranks that an edge leads to from a use; none if it carries a state."""
+    if edge.source.kind != "use" or walk.uses[edge.source.use].op == "export":
+        return ()
+    match edge.target.kind:
+        case "use":
+            return (walk.uses[edge.target.use].rank,)
+        case "stream":
+            return plan.streams[edge.target.index].consumers
+        case _:
+            return ()
 
 
 # ── streams and states ──────────────────────────────────────────────────────────────────────────

@@ -291,6 +291,8 @@ class RankPlan(Table, frozen=True):
     """The shards have whole weights, and divide the tokens of flow steps; false: they divide weights."""
     expert_parallel: ExpertParallel | None = None
     """The shards hold whole experts; None: a part of each."""
+    host: str = ""
+    """Empty: the host that plans."""
 
     @property
     def serving(self) -> Rank:

@@ -54,16 +54,22 @@ def choice(transports: Transports, named: str | None) -> Transports:
     return {named: transports[named]} if named is not None and carries_all(transports, named) else transports
 
 
-def carries_all(transports: Transports, name: str) -> bool:
-    """True if a transport carries any tensor between any two ranks of a host."""
+def carries_all(transports: Transports, name: str, *, apart: bool = False) -> bool:
+    """True if a transport carries any tensor between any two ranks of a host; `apart`: of several hosts."""
     one = transports.get(name)
-    return one is not None and one.reach != "process" and not one.on_device and not one.confirmed
+    return one is not None and one.reach in _reaches(apart=apart) and not one.on_device and not one.confirmed
 
 
-def cheapest(transports: Transports, *, on_device: bool) -> str:
-    """Name of the cheapest transport between ranks of one host. `on_device`: the value lies on a GPU at both ends."""
-    found = [name for name, one in transports.items() if one.reach != "process" and (on_device or not one.on_device)]
-    return min(found, key=lambda name: (transports[name].cost, name))
+def cheapest(transports: Transports, *, on_device: bool, apart: bool = False) -> str:
+    """Name of the cheapest transport between ranks of one host, or `apart`, of several; of any where there is none.
+    `on_device`: the value lies on a GPU at both ends."""
+    reaches = _reaches(apart=apart)
+    found = [name for name, one in transports.items() if one.reach in reaches and (on_device or not one.on_device)]
+    return min(found or transports, key=lambda name: (transports[name].cost, name))
+
+
+def _reaches(*, apart: bool) -> tuple[str, ...]:
+    return ("cluster",) if apart else ("host", "cluster")
 
 
 def always_open(transports: Transports) -> str:

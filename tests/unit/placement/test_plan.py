@@ -39,7 +39,7 @@ def test_a_good_placement_has_no_problems() -> None:
         (at(1, "lm"), "unknown_node", "/groups/1/nodes/0", "did you mean `llm`"),
         (at(2, "llm"), "unknown_rank", "/groups/1/ranks/0", "take one of 0, 1"),
         (at(1, "llm", walks=("drw",)), "unknown_walk", "/groups/1/walks/0", "did you mean `draw`"),
-        (at(1, "llm", host="elsewhere"), "unsupported", "/groups/1/host", "`here`"),
+        (at(1, "llm", host="elsewhere"), "unknown_host", "/groups/1/host", "use one of `here`"),
         (
             {"nodes": ("llm",), "ranks": (0, 1), "tensor_parallel": 2},
             "indivisible",

@@ -39,7 +39,9 @@ def placed(
     named = {"g": "cuda:{}", "c": "cpu"}
     listed = tuple(RankDevice(rank=rank, device=named[kind].format(rank)) for rank, kind in enumerate(devices))
     placement = Placement(name="random", groups=(Group(nodes=("*",), ranks=(0,)), *groups), ranks=listed)
-    return assemble(Assignment(graph, placement), RESIDENT, resident=resident, topology=topology)
+    return assemble(
+        Assignment(graph, placement), RESIDENT, resident=resident, topologies={"here": topology or Topology()}
+    )
 
 
 @st.composite

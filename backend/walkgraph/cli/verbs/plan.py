@@ -28,7 +28,11 @@ def command(
         ),
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(help="Plan for GPUs that need not exist here: `3x141GB`.", metavar="COUNTxMEMORY")
+        str | None,
+        typer.Option(
+            help="Plan for GPUs that need not exist here: `3x141GB`, or on several hosts `2 hosts x 3x141GB`.",
+            metavar="COUNTxMEMORY",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -59,11 +63,11 @@ def command(
 
 def _assumed(text: str) -> Hardware:
     from walkgraph.errors import InvalidInput
-    from walkgraph.placement.document import assume
+    from walkgraph.placement.document import assume_hosts
     from walkgraph.placement.hardware import find_hardware
 
     try:
-        return assume(find_hardware(), text)
+        return assume_hosts(find_hardware(), text)
     except InvalidInput as error:
         raise typer.BadParameter(str(error), param_hint="--gpus") from error
 

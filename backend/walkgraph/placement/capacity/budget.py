@@ -322,15 +322,29 @@ def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
 def _memory(assignment: Assignment, plan: Plan, hardware: Hardware, rank: RankPlan) -> tuple[int, bool]:
     """Bytes that a rank may take, and True if its groups name them. Ranks without a figure share what the others
     leave."""
-    device = hardware.device(rank.device)
-    free = device.free if device else 0
-    said = {r.rank: _said(assignment, free, r.rank) for r in plan.ranks if r.device == rank.device}
+    free = _free(hardware, rank)
+    said = {r.rank: _said(assignment, free, r.rank) for r in plan.ranks if _place(r) == _place(rank)}
     own = said[rank.rank]
     if own is not None:
         return own, True
     shares = sum(1 for size in said.values() if size is None)
     left = free - sum(size for size in said.values() if size is not None)
     return max(0, left) // shares, False
+
+
+def _free(hardware: Hardware, rank: RankPlan) -> int:
+    """Free bytes of a rank's device; 0 where there is no such device."""
+    host = hardware.at(rank.host)
+    device = host.device(rank.device) if host else None
+    return device.free if device else 0
+
+
+def _place(rank: RankPlan) -> tuple[str, str]:
+    return rank.host, rank.device
+
+
+def _device(host: str, name: str) -> str:
+    return f"`{name}` of host `{host}`" if host else f"`{name}`"
 
 
 def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
@@ -391,8 +405,7 @@ def _shares(plan: Plan, need: Need, total: int) -> Iterator[tuple[str, int]]:
 def _problems(assignment: Assignment, plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
     for need in needs:
         at = f"/ranks/{_position(assignment, need.rank.rank)}"
-        device = hardware.device(need.rank.device)
-        free = device.free if device else 0
+        free = _free(hardware, need.rank)
         if need.least > need.memory:
             yield Problem("does_not_fit", at, _too_large(plan, need, free))
         elif need.fixed + sum(need.largest.values()) > need.memory:
@@ -427,8 +440,9 @@ def _shown(parts: Mapping[str, int]) -> str:
 def _too_large(plan: Plan, need: Need, free: int) -> str:
     parts = _contributors(plan, need)
     return (
-        f"rank {need.rank.rank} on `{need.rank.device}` needs {need.least} bytes ({show_bytes(need.least)}) and has "
-        f"{need.memory} ({show_bytes(need.memory)}): {_shown(parts)}; {_fix(plan, need, free, next(iter(parts)))}"
+        f"rank {need.rank.rank} on {_device(*_place(need.rank))} needs {need.least} bytes "
+        f"({show_bytes(need.least)}) and has {need.memory} ({show_bytes(need.memory)}): {_shown(parts)}; "
+        f"{_fix(plan, need, free, next(iter(parts)))}"
     )
 
 
@@ -450,8 +464,9 @@ def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
 
 
 def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
-    for device in hardware.devices:
-        here = [need for need in needs if need.rank.device == device.name]
+    for name, device in ((host.host, device) for host in hardware.hosts for device in host.devices):
+        place = "" if name == hardware.host else name, device.name
+        here = [need for need in needs if _place(need.rank) == place]
         taken = sum(need.memory for need in here)
         if here and taken > device.free:
             each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)
@@ -460,7 +475,7 @@ def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator
                 for need in here
             )
             message = (
-                f"`{device.name}` has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
+                f"{_device(*place)} has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
                 f"({each}); lower `memory`, stop another deployment, or use a device with {show_bytes(taken)} free; "
                 f"{least}"
             )

@@ -46,19 +46,20 @@ def assemble(
     *,
     resident: bool = True,
     transports: Transports | None = None,
-    topology: Topology | None = None,
+    topologies: Mapping[str, Topology] | None = None,
 ) -> Plan:
     """The plan without budgets. Total: faulty parts of a graph or a placement are left out.
 
     `resident`: run loops on the device where possible; otherwise all are stepped. `transports`: the choice of
-    transports; None: all declared ones. `topology`: of the host; None: nothing is known of it.
+    transports; None: all declared ones. `topologies`: of the hosts, the one that plans first; None: nothing is known of
+    any.
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
     known = with_own(catalogue, graph)
     transports = declared_transports() if transports is None else transports
     chosen = choice(transports, placement.transport)
-    contexts = [Context(one, known, chosen, topology or Topology()) for one in assignment.alternatives]
+    contexts = [Context(one, known, chosen, topologies or {}) for one in assignment.alternatives]
     nodes = tuple(_node(contexts[0], i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     tables = [_tables(context, nodes, resident=resident) for context in contexts]
     walks, streams, alternatives = _joined(contexts, tables)
@@ -70,7 +71,7 @@ def assemble(
         states=tuple(_states(graph)),
         walks=walks,
         streams=streams,
-        ranks=tuple(_rank(walks, assignment, rank, device) for rank, device in sorted(devices.items())),
+        ranks=tuple(_rank(walks, contexts[0], rank, device) for rank, device in sorted(devices.items())),
         alternatives=alternatives,
         transport=placement.transport or "",
     )
@@ -272,8 +273,8 @@ def _seconds(context: Context, walks: tuple[WalkPlan, ...], index: int) -> float
     return max(found)
 
 
-def _rank(walks: tuple[WalkPlan, ...], assignment: Assignment, rank: Rank, device: str) -> RankPlan:
-    placement = assignment.placement
+def _rank(walks: tuple[WalkPlan, ...], context: Context, rank: Rank, device: str) -> RankPlan:
+    assignment, placement = context.assignment, context.assignment.placement
     here = RankPlan(
         rank=rank,
         device=device,
@@ -283,6 +284,7 @@ def _rank(walks: tuple[WalkPlan, ...], assignment: Assignment, rank: Rank, devic
         shards=assignment.shards(rank),
         sequence_parallel=sequence_parallel(placement, rank),
         expert_parallel=expert_parallel(placement, rank),
+        host=context.host(rank),
     )
     nodes = {use.node for walk in walks for use in walk.uses if use.rank == here.serving and use.op == "call"}
     return replace(here, nodes=tuple(sorted(nodes)))

@@ -24,7 +24,8 @@ class Context:
     assignment: Assignment
     catalogue: Catalogue
     transports: Transports = field(default_factory=declared_transports)
-    topology: Topology = field(default_factory=Topology)
+    topologies: Mapping[str, Topology] = field(default_factory=dict[str, Topology])
+    """Host -> its topology, where it is known. The first is the host that plans."""
 
     @cached_property
     def node_index(self) -> Mapping[str, int]:
@@ -49,19 +50,33 @@ class Context:
         return {Rank(r.rank): r.device for r in self.assignment.placement.ranks}
 
     def transport(self, source: Rank, targets: Collection[Rank], modality: str | None, *, host: bool = False) -> str:
-        """The transport of a value from a rank to others on the same host; one for all of them. `host`: one of its ends
-        runs on the CPU anyway."""
+        """The transport of a value from a rank to others; one for all of them. `host`: one of its ends runs on the CPU
+        anyway."""
         others = [target for target in targets if target != source]
         if not others:
             return LOCAL
         if modality in INLINE:
             return IN_MESSAGE
-        return cheapest(self.transports, on_device=not host and self.joined({source, *others}))
+        ranks = {source, *others}
+        return cheapest(self.transports, on_device=not host and self.joined(ranks), apart=self.apart(ranks))
+
+    def host(self, rank: Rank) -> str:
+        """The host of a rank; empty for the one that plans."""
+        named = self.assignment.placement.host(rank)
+        return "" if named is None or named == next(iter(self.topologies), None) else named
+
+    def apart(self, ranks: Collection[Rank]) -> bool:
+        """True if the ranks are on several hosts."""
+        return len({self.host(rank) for rank in ranks}) > 1
 
     def joined(self, ranks: Collection[Rank]) -> bool:
-        """True if the ranks are on GPUs, none of which is known not to read another's memory."""
+        """True if the ranks are on GPUs of one host, none of which is known not to read another's memory."""
         devices = {self._devices.get(rank, "cpu") for rank in ranks}
-        return "cpu" not in devices and all(self.topology.reads(*pair) for pair in combinations(devices, 2))
+        if "cpu" in devices or self.apart(ranks):
+            return False
+        home = next(iter(self.topologies), "")
+        topology = self.topologies.get(self.host(next(iter(ranks))) or home, Topology())
+        return all(topology.reads(*pair) for pair in combinations(devices, 2))
 
     def on_device(self, transport: str) -> bool:
         return transport in self.transports and self.transports[transport].on_device

@@ -192,6 +192,8 @@ def _members(inside: LoopContents) -> str:
     gpus = {Rank(one.rank) for one in inside.context.assignment.placement.ranks if one.device != "cpu"}
     if not gpus.issuperset(ranks):
         return apart
+    if inside.context.apart(ranks):
+        return f"{apart}, on several hosts"
     if not inside.context.joined(ranks):
         return f"{apart}, and their GPUs can't read each other's memory"
     if any(map(inside.context.assignment.shards, ranks)):

@@ -42,7 +42,7 @@ export type Replicas = number;
  */
 export type Memory = number | string | null;
 /**
- * None: the host that plans.
+ * The host of its ranks. None: that of other groups with these ranks, or else the one that plans.
  */
 export type Host = string | null;
 /**

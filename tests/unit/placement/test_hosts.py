@@ -1,0 +1,151 @@
+"""Placements that name hosts: which rank is where, what goes between them, and what can't be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, planned, sizes
+from walkgraph.errors import InvalidInput
+from walkgraph.placement.document import assume_hosts
+from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.plan import PlanResult, plan
+from walkgraph.placement.show import render
+from walkgraph.placement.transports import declared_transports
+
+APART = [name for name, one in declared_transports().items() if one.reach == "cluster"]
+
+
+def cluster(*free: int, cpu: int = 32 * GIB) -> Hardware:
+    """`here`, without GPUs, and one host for each figure, with a GPU that has so many bytes free."""
+    others = tuple(replace(hardware(size, cpu=cpu), host=f"far{i}") for i, size in enumerate(free))
+    return replace(hardware(cpu=cpu), others=others)
+
+
+def spread(*groups: dict[str, Any], devices: tuple[str, ...] = ("cpu", "cpu"), **fields: Any) -> PlanResult:
+    where = placement(*groups, devices=devices).model_copy(update=fields)
+    return plan(duet(), where, cluster(32 * GIB, 1 * GIB), CATALOGUE, sizes())
+
+
+def edges(found: PlanResult) -> set[str]:
+    assert found.plan is not None, found.problems
+    named = declared_transports()
+    return {edge.transport for walk in found.plan.walks for edge in walk.edges} & named.keys()
+
+
+def codes(found: PlanResult) -> list[tuple[str, str]]:
+    return [(problem.code, problem.pointer) for problem in found.problems]
+
+
+def test_values_and_states_between_hosts_go_over_a_network() -> None:
+    found = spread(at(1, "guide", "voice", host="far0"), devices=("cpu", "cuda:0"))
+    assert edges(found) == set(APART)
+    assert found.plan is not None
+    assert [(rank.host, rank.device) for rank in found.plan.ranks] == [("", "cpu"), ("far0", "cuda:0")]
+    assert {copy.transport for copy in found.copies} == set(APART)
+    assert ("several_hosts", "/groups/1/host") in codes(found)
+    assert not found.deployable
+
+
+def test_ranks_of_one_host_share_its_memory_wherever_it_is() -> None:
+    both = at(1, "guide", "llm", host="far0"), at(0, "*", host="far0")
+    assert not edges(spread(*both)) & set(APART)
+    named = spread(at(1, "guide", "llm", host="here"))
+    assert edges(named) == edges(planned(at(1, "guide", "llm")))
+    assert named.deployable
+
+
+def test_gpus_of_two_hosts_are_not_joined() -> None:
+    found = plan(
+        duet(),
+        placement(at(1, "guide", "llm", host="b"), devices=("cuda:0", "cuda:0")),
+        replace(hardware(64 * GIB), others=(replace(hardware(64 * GIB), host="b"),)),
+        CATALOGUE,
+        sizes(),
+    )
+    assert edges(found) == set(APART)
+    assert found.plan is not None
+    assert not any(edge.on_device for walk in found.plan.walks for edge in walk.edges)
+    assert not any(rank.arenas for rank in found.plan.ranks)
+
+
+def test_memory_is_that_of_the_ranks_own_host() -> None:
+    small = spread(at(1, "guide", "llm", host="far1"), devices=("cpu", "cuda:0"))
+    (problem,) = (one for one in small.problems if one.severity == "error")
+    assert (problem.code, problem.pointer) == ("does_not_fit", "/ranks/1")
+    assert "`cuda:0` of host `far1`" in problem.message
+    both = at(1, "guide", "llm", host="far0", memory="20GiB"), at(2, "mix", host="far1", memory="200MiB")
+    assert spread(*both, devices=("cpu", "cuda:0", "cuda:0")).capacities[both[0]["ranks"][0]] == 20 * GIB
+
+
+@pytest.mark.parametrize(
+    ("groups", "devices", "code", "pointer", "said"),
+    [
+        ([at(1, "llm", host="nowhere")], ("cpu", "cpu"), "unknown_host", "/groups/1/host", "`here`, `far0`, `far1`"),
+        ([at(1, "llm", host="far0")], ("cpu", "cuda:3"), "no_device", "/ranks/1/device", "on host `far0`; use one of"),
+        (
+            [at(1, "llm", host="far0"), at(1, "guide", host="far1")],
+            ("cpu", "cpu"),
+            "two_hosts",
+            "/groups/2/host",
+            "rank 1 is on host `far0` by another group",
+        ),
+    ],
+)
+def test_hosts_that_cannot_be_say_what_to_do(
+    groups: list[dict[str, Any]], devices: tuple[str, ...], code: str, pointer: str, said: str
+) -> None:
+    found = spread(*groups, devices=devices)
+    assert found.plan is None
+    (problem,) = (one for one in found.problems if one.severity == "error" and one.code == code)
+    assert problem.pointer == pointer
+    assert said in problem.message
+
+
+def test_a_transport_that_is_named_must_reach_the_other_host() -> None:
+    near = next(name for name, one in declared_transports().items() if one.reach == "host" and not one.on_device)
+    found = spread(at(1, "llm", host="far0"), transport=near)
+    assert ("unsupported", "/transport") in codes(found)
+    assert found.plan is None
+    for host in (None, "here"):
+        assert edges(spread(at(1, "llm", host=host), transport=near)) == {near}
+
+
+def test_the_drawing_says_what_goes_between_hosts() -> None:
+    found = spread(at(1, "guide", "voice", host="far0"), devices=("cpu", "cuda:0"))
+    assert found.plan is not None
+    drawn = render(found.plan, found.problems, found.copies)
+    assert "rank 1  cuda:0 of far0  " in drawn
+    section = drawn.partition("between hosts\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  (\S+ → \S+)  \d+ edges?, (\S+)$", section, re.MULTILINE) == [
+        ("far0 → here", APART[0]),
+        ("here → far0", "inline"),
+        ("here → far0", APART[0]),
+    ]
+    assert re.search(r"^  here → far0  state main  0>1  in prefill  320 KiB, largest 2.1 MiB", section, re.MULTILINE)
+    alone = planned(at(1, "guide", "voice"))
+    assert alone.plan is not None
+    assert "between hosts" not in render(alone.plan, alone.problems, alone.copies)
+
+
+def test_hosts_can_be_assumed() -> None:
+    three = assume_hosts(hardware(7), "3 hosts x 2x80GB")
+    assert [host.host for host in three.hosts] == ["host0", "host1", "host2"]
+    assert {host.devices[1:] for host in three.hosts} == {
+        tuple(
+            Device(name=f"cuda:{i}", total=80 * 10**9, free=80 * 10**9, label="assumed", assumed=True) for i in (0, 1)
+        )
+    }
+    assert all(not host.others for host in three.others)
+    alike = assume_hosts(hardware(7), "2 hosts")
+    assert [host.devices for host in alike.hosts] == [hardware(7).devices] * 2
+    assert assume_hosts(hardware(), "3x141GB").others == ()
+
+
+@pytest.mark.parametrize("text", ["0 hosts", "999 hosts x 1x1GB", "2 hosts x ", "2 hosts x 2", "2 host x 1x1GB"])
+def test_hosts_that_say_nothing_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="3x141GB"):
+        assume_hosts(hardware(), text)
