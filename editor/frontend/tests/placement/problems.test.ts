@@ -40,6 +40,23 @@ describe("problems", () => {
     expect(fix?.placement?.groups[1]).toEqual({ ...placement.groups[1], ranks: [0] });
   });
 
+  it("with hosts and transports are mended by what is here", () => {
+    const { placement, plan } = found("ok");
+    const away = {
+      ...placement,
+      transport: "nixl",
+      groups: placement.groups.map((group, index) => (index === 1 ? { ...group, host: "far" } : group)),
+    };
+    const mended = (code: string, pointer: string) =>
+      fixesOf({ code, pointer, message: "", severity: "error" }, away, graph, plan).map((fix) => fix.placement);
+    const home = { ...away, groups: away.groups.map((group, index) => (index === 1 ? placement.groups[1] : group)) };
+    for (const code of ["unknown_host", "two_hosts", "several_hosts"])
+      expect(mended(code, "/placement/groups/1/host")).toEqual([home]);
+    for (const code of ["unknown_transport", "not_installed", "unsupported"])
+      expect(mended(code, "/placement/transport")).toEqual([{ ...away, transport: null }]);
+    expect(mended("unsupported", "/placement/groups")).toEqual([]);
+  });
+
   it("of a group that divides what its nodes don't have are mended by dividing the other", () => {
     const { placement, plan } = found("ok");
     const wide = {

@@ -36,11 +36,13 @@ const OTHER: Record<WidthField, WidthField> = {
 };
 
 const MENDERS: Record<string, Mender> = {
-  unsupported: (problem, placement, graph) => {
-    const { group: index, field } = spotOf(problem, placement, graph);
-    if (index === null || field !== "host") return [];
-    return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
-  },
+  unknown_host: useThisMachine,
+  two_hosts: useThisMachine,
+  several_hosts: useThisMachine,
+  unknown_transport: leaveOutTransport,
+  not_installed: leaveOutTransport,
+  unsupported: (problem, placement) =>
+    problem.pointer === "/placement/transport" ? leaveOutTransport(problem, placement) : [],
   indivisible: (problem, placement, graph) => {
     const { group: index, field } = spotOf(problem, placement, graph);
     const group = index === null ? undefined : placement.groups[index];
@@ -131,6 +133,16 @@ const MENDERS: Record<string, Mender> = {
     { label: strings.placement.make(graph.name), placement: { ...placement, graph: graph.name } },
   ],
 };
+
+function useThisMachine(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
+  const { group: index } = spotOf(problem, placement, graph);
+  if (index === null) return [];
+  return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
+}
+
+function leaveOutTransport(_problem: Problem, placement: PlacementDocument): Fix[] {
+  return [{ label: strings.placement.leaveOut("transport"), placement: { ...placement, transport: null } }];
+}
 
 function unknownRank(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
   const { group: index } = spotOf(problem, placement, graph);
