@@ -247,7 +247,7 @@ class World:
         self.draw, self.playbacks = random.Random(0), Playbacks(self.clock)
         self.device = Device(self.clock, self.costs)
         self.loops = LoopScheduler(self.device, self.playbacks, watch=Watch(), clock=self.clock)
-        self.calls, self.times, self.since = Schedule(), StepTimes(), 0
+        self.calls, self.times, self.spent = Schedule(), StepTimes(), 0.0
         self.flight: deque[tuple[DeviceMark, str, list[Call], float]] = deque()
         self.open: dict[str, Answer] = {}
         self.number = 0
@@ -298,7 +298,7 @@ class World:
             batch = self._batch()
             stepped = self.loops.launch()
             beside = self._beside()
-            self.since = 0 if stepped else self.since + batch
+            self.spent = 0.0 if stepped else self.spent + batch
             if not (stepped or batch or beside):
                 break
             some = True
@@ -313,16 +313,17 @@ class World:
                 self._given(event)
         return some
 
-    def _batch(self) -> bool:
-        running = self.loops.running
+    def _batch(self) -> float:
+        """Launches a batch of prompts; returns its seconds, 0 for none."""
+        running, seconds = self.loops.running, self.times.of("prompt") or MIX.turn
         turns = sum(node == "prompt" for _, node, *_ in self.flight)
-        if not self.calls or turns >= TURNS or not MIX.may(running, self.since):
-            return False
+        if not self.calls or turns >= TURNS or not MIX.may(running, self.spent, seconds):
+            return 0.0
         waiting = {call.run for call in self.calls.ahead(_is_prompt)}
         if not waiting or not self.loops.leaves_time((1 + turns) * self.times.of("prompt")):
-            return False
+            return 0.0
         rows = MIX.rows(self.loops.runs(), waiting) if running else MIX.rows()
-        return self._launch("prompt", rows, self._prompts)
+        return seconds if self._launch("prompt", rows, self._prompts) else 0.0
 
     def _prompts(self, calls: Sequence[Call]) -> float:
         read = sum(ROWS if call.run.startswith("read") else PROMPT for call in calls)

@@ -58,8 +58,8 @@ class Engine:
         self.swap, self.holds = parts.swap, parts.holds
         """Suspends and resumes runs; holds the loops of single runs."""
         self._figures = FigureReader(parts.nodes)
-        self._since = 0
-        """Batches launched since the last step of the loops."""
+        self._spent = 0.0
+        """Seconds of the batches launched since the last step of the loops."""
         self._put_off = 0
         """Times in a row that a batch has waited for what quick calls lead to."""
 
@@ -105,15 +105,16 @@ class Engine:
         """Launch what can be launched and return what is done; empty if there is nothing to do."""
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
-            # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
+            # In turn: a prefill waits for one step of the loops, and the loops for one part of a prefill, or for some
+            # short batches.
             with invariance.batch_invariant() if self._invariant else nullcontext():
                 quick = calls.launch_quick()
                 self._put_off = self._put_off + 1 if self._lead_on(quick) else 0
-                batch = not self._put_off and calls.launch(loops, since=self._since)
+                batch = 0.0 if self._put_off else calls.launch(loops, spent=self._spent)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
                 threads = calls.launch_threads()
-            self._since = 0 if stepped else self._since + batch
+            self._spent = 0.0 if stepped else self._spent + batch
             if not (stepped or batch or beside or quick or threads):
                 break
         events = self._collected() + self.swap.advance()

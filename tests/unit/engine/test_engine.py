@@ -347,12 +347,12 @@ class QuickCalls:
         self.in_flight.over.append(NOTHING)
         return (self._call,)
 
-    def launch(self, loops: object, *, since: int) -> bool:
+    def launch(self, loops: object, *, spent: float) -> float:
         if not self.batches:
-            return False
+            return 0.0
         self.batches -= 1
         self.order.append("batch")
-        return True
+        return 0.01
 
     def launch_beside(self) -> bool:
         return False

@@ -120,12 +120,13 @@ def test_short_prompts_of_several_runs_share_a_batch_within_its_rows() -> None:
     assert names(alone.calls) == ["r5"]
 
 
-def test_running_loops_wait_for_one_small_batch_at_most() -> None:
+def test_running_loops_wait_for_one_small_batch_or_for_short_ones() -> None:
     mix = Mix(budget=4096, alone=2048, mixed=512)
     assert (mix.rows({"a"}, {"b"}), mix.part(True)) == (512, 512)
     assert (mix.rows(), mix.part(False)) == (4096, 2048)
-    assert [mix.may(True, since) for since in (0, 1, 2)] == [True, False, False]
-    assert mix.may(False, 9)
+    assert [mix.may(True, spent, 0.005) for spent in (0.0, 0.015, 0.016, 0.2)] == [True, True, False, False]
+    assert mix.may(True, 0.0, 5.0)
+    assert mix.may(False, 9.0, 5.0)
     assert Mix(budget=100, alone=50).rows({"a"}, {"b"}) == 100
     assert Mix(budget=100, alone=50).part(True) == 50
 
@@ -134,8 +135,8 @@ def test_a_batch_is_as_much_larger_as_more_runs_wait_for_it_than_are_delayed() -
     mix, answers = Mix(budget=4096, alone=2048, mixed=512), [f"answer {n}" for n in range(16)]
     prompts = [f"prompt {n}" for n in range(16)]
     assert mix.rows(answers, prompts[:4]) == mix.rows(answers, prompts) == 512
-    assert mix.rows(answers[:8], prompts) == 1024
-    assert mix.rows(answers[:3], prompts) == 5 * 512
+    assert mix.rows(answers[:15], prompts) == mix.rows(answers[:8], prompts) == 1024
+    assert mix.rows(answers[:3], prompts) == 6 * 512
     assert mix.rows(answers[:1], prompts) == 4096
     # A talker's prompt, whose own thinker goes on writing, delays nobody else.
     assert mix.rows(answers, answers) == 4096

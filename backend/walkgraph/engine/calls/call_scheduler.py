@@ -180,29 +180,31 @@ class CallScheduler:
 
     # ── launch ──
 
-    def launch(self, loops: RunningLoops, *, since: int) -> bool:
-        """Launch a batch in its turn; False if none may be. `since`: batches since the last step of the loops."""
-        if not self.schedule or len(self.in_flight.turns) >= TURNS or not self._mix.may(loops.running, since):
-            return False
-        fits, running = _in_turn if self._may_wait(loops.leaves_time) else _plays, loops.running
-        rows = self._mix.rows()
-        if running:
-            rows = self._mix.rows(loops.runs(), {call.run for call in self.schedule.ahead(fits)})
+    def launch(self, loops: RunningLoops, *, spent: float) -> float:
+        """Launch a batch in its turn; returns the seconds that it may take, 0 if none may be launched. `spent`: seconds
+        of those since the last step of the loops."""
+        if not self.schedule or len(self.in_flight.turns) >= TURNS:
+            return 0.0
+        fits, ahead = _in_turn, self.schedule.ahead(_in_turn)
+        if ahead and self._playbacks and not self._may_wait(ahead[0], loops.leaves_time):
+            fits, ahead = _plays, self.schedule.ahead(_plays)
+        running = loops.running
+        seconds = (self._times.of(ahead[0].node) or self._mix.turn) if ahead else 0.0
+        if not ahead or not self._mix.may(running, spent, seconds):
+            return 0.0
+        rows = self._mix.rows(loops.runs(), {call.run for call in ahead}) if running else self._mix.rows()
         batch = self.schedule.next(rows, lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
-            return False
+            return 0.0
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
         launched = self._launched(loaded, batch.calls)
         self._note(self.in_flight.turns, batch.calls, launched, began, loaded.device)
-        return True
+        return seconds
 
-    def _may_wait(self, leaves_time: Callable[[float], bool]) -> bool:
-        """True if the loops may wait for the batch that is next in turn, and for those ahead of it."""
-        if not self._playbacks:
-            return True
-        calls = self.schedule.ahead(_in_turn)
+    def _may_wait(self, first: Call, leaves_time: Callable[[float], bool]) -> bool:
+        """True if the loops may wait for the batch that is next in turn, with this call, and for those ahead of it."""
         launched = [batch.calls[0].node for batch in self.in_flight.turns]
-        return not calls or leaves_time(sum(map(self._times.of, launched), self._times.of(calls[0].node)))
+        return leaves_time(sum(map(self._times.of, launched), self._times.of(first.node)))
 
     def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
         if calls[0].links:

@@ -11,13 +11,14 @@ settled: they find in the prefix cache what it has computed.
 
 A *deferred* call waits for the next call on its states, and is in that call's batch, ahead of it.
 
-While loops are running on the device, batches are small, and one at most is launched between two of their steps
-(`Mix`). Where more runs wait for a batch than loops wait for its end, it is larger. A call with too many rows is cut
-when its turn comes; the size of the parts depends on whether loops run then.
+While loops are running on the device, batches are small, and only one is launched between two of their steps, or
+several short ones (`Mix`). Where more runs wait for a batch than loops wait for its end, it is larger. A call with too
+many rows is cut when its turn comes; the size of the parts depends on whether loops run then.
 """
 
 from bisect import insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import Call, StateKey
@@ -39,6 +40,8 @@ class Mix(NamedTuple):
     mixed: int = 512
     """The most rows in a batch while loops are running, whose next step waits for it: for each run with a call in the
     batch that a loop of another run waits for."""
+    turn: float = 0.02
+    """Seconds of the batches between two steps of running loops, if they are several."""
     single: bool = False
     """Every batch is one call, and calls are cut alike whether loops are running or not."""
 
@@ -48,15 +51,16 @@ class Mix(NamedTuple):
         if self.single:
             return 0
         delayed = len({*running} - {*waiting})
-        return min(self.budget, self.mixed * max(1, len(waiting) // delayed)) if delayed else self.budget
+        return min(self.budget, self.mixed * max(1, ceil(len(waiting) / delayed))) if delayed else self.budget
 
     def part(self, running: bool) -> int:
         """Rows that a call, or a part of one, may have before it is cut."""
         return min(self.alone, self.mixed) if running or self.single else self.alone
 
-    def may(self, running: bool, since: int) -> bool:
-        """True if a batch may be launched, `since` batches after the last step of the loops."""
-        return not running or since == 0
+    def may(self, running: bool, spent: float, seconds: float) -> bool:
+        """True if a batch may be launched that takes so long. `spent`: seconds of those since the last step of the
+        loops."""
+        return not running or spent == 0 or spent + seconds <= self.turn
 
 
 MIX = Mix()

@@ -74,8 +74,8 @@ class SimulatedEngine:
         )
         self.holds = RunHolds(self.calls.schedule, self.calls.in_flight, self.loops.admission)
         self.swap = SimulatedSwap(simulator, self._queue, states, self.holds)
-        self._since = 0
-        """Batches launched since the last launch of loops."""
+        self._spent = 0.0
+        """Seconds of the batches launched since the last launch of loops."""
         self._loops_came = False
         """A device loop was added; until then nothing asks for loops."""
 
@@ -111,9 +111,9 @@ class SimulatedEngine:
         """Launches what is ready, and returns the finished work."""
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
-            batch = calls.launch(loops, since=self._since)
+            batch = calls.launch(loops, spent=self._spent)
             stepped = self._loops_came and loops.launch()
-            self._since = 0 if stepped else self._since + batch
+            self._spent = 0.0 if stepped else self._spent + batch
             threads = calls.launch_threads()
             if not (stepped or batch or threads):
                 break
