@@ -96,11 +96,16 @@ def _children(pid: int) -> list[int]:
     return [int(child) for found in lists for child in found]
 
 
+def conductor_of(service: int) -> int:
+    """The process id of the conductor of a service's only deployment."""
+    (found,) = (pid for pid in _children(service) if b"conductor" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
+
+
 def conductor_and_worker(service: int) -> tuple[int, int]:
     """The process ids of a service's only deployment, which has one rank."""
-    forks, conductor = sorted(
-        _children(service), key=lambda pid: b"conductor" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    conductor = conductor_of(service)
+    (forks,) = (pid for pid in _children(service) if pid != conductor)
     (worker,) = _children(forks)
     return conductor, worker
 

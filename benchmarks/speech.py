@@ -32,7 +32,7 @@ import httpx
 from _common import ROOT, Budget, Row, show, spread, write
 from _heard import RATE, WAV_HEAD, Heard
 from _runtime import device_name
-from _service import deployed, home, service
+from _service import conductor_of, deployed, home, service
 
 from walkgraph.client import Client, read_address
 from walkgraph.resources import bundled
@@ -211,8 +211,8 @@ class Watch:
     def __init__(self, client: Client, settings: Settings, deployment: str = NAME) -> None:
         worker = client.deployment(deployment)["ranks"][0]["pid"]
         address = read_address(settings)
-        parent = int(_fields(worker)[1])
-        self._pids = {"worker": worker, "conductor": parent, "service": address.pid if address else worker}
+        assert address is not None
+        self._pids = {"worker": worker, "conductor": conductor_of(address.pid), "service": address.pid}
 
     def seconds(self) -> dict[str, float]:
         return {name: sum(map(int, _fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK") for name, pid in self._pids.items()}
