@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.compiling import Compiler
 
 GPU = Path("/dev/nvidia0").exists()
 if not GPU:
@@ -20,3 +23,11 @@ if importlib.util.find_spec("triton") is None:
 def device() -> str:
     """Where the kernels' tensors lie."""
     return "cuda" if GPU else "cpu"
+
+
+@pytest.fixture(scope="session")
+def compiler() -> Iterator[Compiler]:
+    """For tests of the group `kernels/compiled`, so that one process of the tests starts it."""
+    found = Compiler()
+    yield found
+    found.close()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from copy import deepcopy
 from itertools import pairwise
 
@@ -12,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.compiling import Compiler
 from walkgraph.layers.causal_conv import DepthwiseConv, Tails
 from walkgraph.layers.kernels.depthwise import depthwise_norm
 
@@ -58,9 +56,6 @@ def test_it_mixes_norms_and_keeps_what_its_twin_does(channels: int, cuts: tuple[
     torch.testing.assert_close(rest.cpu().float(), tails.after, rtol=rtol, atol=atol)
 
 
-def test_it_compiles_for_hopper() -> None:
-    """In a process of its own: in this one, kernels are interpreted."""
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["compiled"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_it_compiles_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(COMPILES).split() == ["compiled"]

@@ -10,7 +10,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.kernels.everywhere.__main__ import GPUS, recorded
+from tests.support.compiling import Compiler
 from walkgraph.layers.kernels.gpu import KINDS
 
 SMALL = """
@@ -33,20 +36,16 @@ except OutOfResources as refused:
 """
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    return subprocess.run([sys.executable, *words], env=outside, capture_output=True, text=True, check=False)
-
-
 def test_kernels_are_those_that_were_compiled_for_every_gpu() -> None:
-    done = run("-m", "tests.kernels.everywhere")
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = (sys.executable, "-m", "tests.kernels.everywhere")
+    done = subprocess.run(command, env=outside, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def test_a_kernel_that_does_not_fit_is_refused() -> None:
-    done = run("-c", SMALL)
-    assert done.returncode == 0, done.stderr[-3000:]
-    loaded, refused = done.stdout.splitlines()
+@pytest.mark.xdist_group("kernels/compiled")
+def test_a_kernel_that_does_not_fit_is_refused(compiler: Compiler) -> None:
+    loaded, refused = compiler.run(SMALL).splitlines()
     assert loaded == "True"
     assert "shared memory" in refused
 

@@ -1,14 +1,12 @@
 """The kernels of a mixture of experts compile for Hopper and fit its shared memory, where the interpreter sees neither
 types nor memory.
-
-In a process of its own: in this one, kernels are interpreted.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pytest
+
+from tests.support.compiling import Compiler
 
 SCRIPT = """
 import triton
@@ -50,8 +48,6 @@ for rows, eight in ((1, False), (9, False), (64, False), (64, True)):
 """
 
 
-def test_they_compile_for_hopper() -> None:
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["choose_kernel", "inner_kernel", "outer_kernel"] * 4
+@pytest.mark.xdist_group("kernels/compiled")
+def test_they_compile_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(SCRIPT).split() == ["choose_kernel", "inner_kernel", "outer_kernel"] * 4

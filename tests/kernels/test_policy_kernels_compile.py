@@ -1,13 +1,10 @@
-"""The kernels of modulated rows and of narrow blocks compile for Hopper, where the interpreter sees no types.
-
-In a process of its own: in this one, kernels are interpreted.
-"""
+"""The kernels of modulated rows and of narrow blocks compile for Hopper, where the interpreter sees no types."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pytest
+
+from tests.support.compiling import Compiler
 
 SCRIPT = """
 import triton
@@ -52,8 +49,6 @@ compiled(narrow_attention.parts_kernel, constants, {"num_warps": 8, "launch_pdl"
 """
 
 
-def test_they_compile_for_hopper() -> None:
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["gated_kernel", "added_kernel", "placed_kernel", "parts_kernel"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_they_compile_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(SCRIPT).split() == ["gated_kernel", "added_kernel", "placed_kernel", "parts_kernel"]

@@ -1,13 +1,10 @@
-"""The kernel of short vocabularies compiles for Hopper, where the interpreter sees no types.
-
-In a process of its own: in this one, kernels are interpreted.
-"""
+"""The kernel of short vocabularies compiles for Hopper, where the interpreter sees no types."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pytest
+
+from tests.support.compiling import Compiler
 
 SCRIPT = """
 import triton
@@ -30,8 +27,6 @@ for used in (True, False):
 """
 
 
-def test_it_compiles_for_hopper() -> None:
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["True", "False"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_it_compiles_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(SCRIPT).split() == ["True", "False"]

@@ -5,9 +5,6 @@ The interpreter can't multiply matrices of bfloat16, so it multiplies float16.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from copy import deepcopy
 from itertools import pairwise
 
@@ -15,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.compiling import Compiler
 from walkgraph.layers import snake_conv as layers
 from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, Upsample, packed
 from walkgraph.layers.kernels import snake_conv as kernels
@@ -140,9 +138,6 @@ def test_a_stage_in_halves_is_near_its_twin_in_float32_and_alike_in_any_cut(
     assert torch.equal(heard(rounded, x[1:].to(device), (17,)).cpu(), whole[1:])
 
 
-def test_the_kernels_compile_for_hopper() -> None:
-    """In a process of its own: in this one, kernels are interpreted."""
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["unit_kernel", "conv_kernel"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_the_kernels_compile_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(COMPILES).split() == ["unit_kernel", "conv_kernel"]

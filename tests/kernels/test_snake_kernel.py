@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import Tensor
 
+from tests.support.compiling import Compiler
 from walkgraph.layers import snake as twin
 from walkgraph.layers.kernels.snake import place_noise, snake, snake_beta
 
@@ -68,9 +65,6 @@ def test_noise_is_the_twins_to_the_bit(device: str) -> None:
         assert torch.equal(made.cpu(), twin.place_noise(seed, stage, first, 1100))
 
 
-def test_snakes_with_a_height_compile_for_hopper() -> None:
-    """In a process of its own: in this one, kernels are interpreted."""
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["True", "False"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_snakes_with_a_height_compile_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(COMPILES).split() == ["True", "False"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
+from tests.support.compiling import Compiler
 from walkgraph.layers.attention.sliding_window import WindowAttend
 from walkgraph.layers.kernels.window_attention import window_attention
 from walkgraph.layers.rope import NeoxRope
@@ -53,9 +50,6 @@ def test_it_attends_and_keeps_what_its_twin_does(
     assert torch.equal(left[1:3], pasts[1:3]), "other streams' pasts are left alone"
 
 
-def test_it_compiles_for_hopper() -> None:
-    """In a process of its own: in this one, kernels are interpreted."""
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["16", "32", "64"]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_it_compiles_for_hopper(compiler: Compiler) -> None:
+    assert compiler.run(COMPILES).split() == ["16", "32", "64"]

@@ -1,14 +1,12 @@
 """The kernels of blocks in a paged cache and of norms compile for Hopper and fit its shared
 memory, where the interpreter sees neither types nor memory.
-
-In a process of its own: in this one, kernels are interpreted.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pytest
+
+from tests.support.compiling import Compiler
 
 SCRIPT = """
 import triton
@@ -54,9 +52,7 @@ compiled(
 """
 
 
-def test_they_compile_for_hopper() -> None:
-    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+@pytest.mark.xdist_group("kernels/compiled")
+def test_they_compile_for_hopper(compiler: Compiler) -> None:
     names = ["attend_kernel"] * 2 + ["attend_many_kernel"] + ["place_kernel", "norm_kernel"]
-    assert done.stdout.split() == names
+    assert compiler.run(SCRIPT).split() == names
