@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARING = ("rest", "values", "language", "speech", "telemetry", "robots")
+SHARING = ("rest", "values", "language", "speech", "omni", "turns", "telemetry", "robots")
 """These are run in one service, in which nothing is deployed before and after each; the others start their own."""
 
 
@@ -22,9 +22,13 @@ class Shared(NamedTuple):
     server: Any
 
     @contextmanager
-    def service(self, folder: Path, *, starter: bool) -> Iterator[Any]:
-        """In place of the benchmarks' own."""
-        assert (folder, starter) == (self.home, False)
+    def service(self, folder: Path, *, starter: bool, **patience: str) -> Iterator[Any]:
+        """In place of the benchmarks' own. `patience`: how long large models may load."""
+        assert folder == self.home
+        assert patience.keys() <= {"WALKGRAPH_START_TIMEOUT"}
+        if starter:
+            self.server.client.deploy("shapes")
+            self.server.client.wait_ready("shapes")
         yield self.server
         for one in self.server.client.deployments():
             self.server.client.undeploy(one["id"])
