@@ -77,8 +77,8 @@ def bagel() -> Family:
             Asked("edit", {**edit, "steps": 3, "seed": 3}, {"image": [picture(1)], "instruction": ["now blue"]}),
             Asked("edit", {**edit, "steps": 3, "seed": 4, "think": True, "max_tokens": 4},
                   {"image": [picture(2)], "instruction": ["green"]}),
-            Asked("image_to_text", {"max_tokens": 24}, {"image": [picture(1)]}),
-            Asked("image_to_text", {"max_tokens": 24}, {"image": [picture(3, 40, 60)], "prompt": ["what is it?"]}),
+            Asked("image_to_text", {"max_tokens": 17}, {"image": [picture(1)]}),
+            Asked("image_to_text", {"max_tokens": 17}, {"image": [picture(3, 40, 60)], "prompt": ["what is it?"]}),
         ],
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def orpheus() -> Family:
 
 def llm() -> Family:
     """Long prompts too: those of more rows than a step's linears serve."""
-    how = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 24}
+    how = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 17}
     texts = ("hello", "hello, you who read a long text " * 3, "x")
     chat = Conversation((Turn("user", (TurnPart("text", "hello"),)),))
     told = {"logprobs": True, "top_logprobs": 3}
