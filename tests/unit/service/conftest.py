@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,18 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@cache
+def read_settings() -> Settings:
+    """Read once: to look for all settings in the environment takes a third of what a service here takes to start."""
+    return Settings(studio=False)
+
+
 @pytest.fixture
 def settings(tmp_path: Path, empty_database: Path) -> Settings:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "walkgraph.db").write_bytes(empty_database.read_bytes())
-    return Settings(home=home, studio=False)
+    return read_settings().model_copy(update={"home": home})
 
 
 @pytest.fixture
