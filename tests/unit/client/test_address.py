@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from tests.unit.client.service import Memory, blocking
 from walkgraph.client import AsyncClient, Client, ClientError, ProblemError, Unreachable
+from walkgraph.client.connection.reaching import verifying
 from walkgraph.settings import Settings
 
 TOKEN = "s" * 20
@@ -57,3 +59,10 @@ def test_what_can_not_get_ready_is_told() -> None:
         client.wait_ready("d")
     with blocking(Memory([httpx.Response(404, json={"detail": "gone"})])) as client, pytest.raises(ProblemError):
         client.wait_ready("d")
+
+
+def test_authorities_are_those_given_and_none_without_tls() -> None:
+    given = ssl.create_default_context()
+    assert verifying("https://models.example", given) is given
+    nobody = verifying("http://127.0.0.1:8421", None)
+    assert (nobody.get_ca_certs(), nobody.verify_mode, nobody.check_hostname) == ([], ssl.CERT_REQUIRED, True)

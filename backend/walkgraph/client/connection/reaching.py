@@ -39,9 +39,12 @@ def reached(url: str) -> Generator[None]:
         raise Lost(f"the service at {url} broke off its answer; see its log") from None
 
 
-def verifying(url: str, trusted: ssl.SSLContext | None) -> ssl.SSLContext | bool:
-    """The TLS context to check certificates with: OpenSSL as set up on this machine, not httpx's own list."""
-    return trusted or (ssl.create_default_context() if url.startswith("https:") else True)
+def verifying(url: str, trusted: ssl.SSLContext | None) -> ssl.SSLContext:
+    """The TLS context to check certificates with: OpenSSL as set up on this machine, not httpx's own list. Without TLS
+    it trusts nobody: to load the authorities takes longer than all else that a client does to start."""
+    if trusted is not None:
+        return trusted
+    return ssl.create_default_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _distrusts(error: BaseException | None) -> bool:
