@@ -78,7 +78,7 @@ def test_the_key_runs_what_is_drawn_and_again_after_an_edit(person: Person) -> N
 
 
 def test_a_node_that_has_not_changed_is_shown_as_kept(person: Person) -> None:
-    graph = {**GRAPH, "name": "keeping"}
+    graph = {**GRAPH, "name": "unchanged"}
     graph["nodes"] = {
         "a": {"component": "synthetic.constant", "params": {"value": 2}},
         "b": {"component": "synthetic.constant", "params": {"value": 3}},
@@ -87,9 +87,9 @@ def test_a_node_that_has_not_changed_is_shown_as_kept(person: Person) -> None:
     edges = [["a.value", "total.a"], ["b.value", "total.b"], ["total.sum", "@out.sum"]]
     graph["walks"] = {"add": {"body": ["a", "b", "total"], "edges": edges}}
     with person.running.client() as client:
-        client.put_document("graph", "keeping", graph)
+        client.put_document("graph", "unchanged", graph)
     page = person.page
-    person.open("keeping")
+    person.open("unchanged")
     person.canvas("add")
     done = page.get_by_text(re.compile(r"^Add up is done in .* s: its results are in Play\.$"))
     person.press(KEYS)
