@@ -193,7 +193,11 @@ def served(given: argparse.Namespace) -> None:
             rows += [asked_by_clients(server.client.url, token, placement, given, prompt) for prompt in given.prompts]
     show(f"{config} at the client", rows)
     report = {"config": config, "requests": rows}
-    write(None if given.check else given.out.with_stem(f"{given.out.stem}_served"), "cuda:0" if gpus > 1 else "cpu", report)
+    write(
+        None if given.check else given.out.with_stem(f"{given.out.stem}_served"),
+        "cuda:0" if gpus > 1 else "cpu",
+        report,
+    )
 
 
 def asked_by_clients(url: str, token: str, placement: str, given: argparse.Namespace, prompt: int) -> Row:
