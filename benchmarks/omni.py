@@ -271,8 +271,8 @@ class Asker:
 
     def __exit__(self, *_: object) -> None:
         for one in self._processes:
-            one.kill()
-            one.wait()
+            with one:
+                one.kill()
 
     def all_of(self, clients: int, rounds: int, params: Mapping[str, Any]) -> tuple[list[Answer], float]:
         """The answers, and the seconds that they took in all. Raises RuntimeError for a request that failed."""
