@@ -20,6 +20,9 @@ import { isMap, loopsAround, standingFor, loopTimes, paramsOf, stepsOf } from ".
 export type { Activity, BranchState, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { RankGauge } from "../messages/frames";
 
+/** A picture that a newer one replaces has been loaded by then. */
+const LOADED_MS = 10_000;
+
 const clock: Clock = {
   now: () => performance.now(),
   // Frames stop while the page is hidden; the timer beside them goes on.
@@ -51,7 +54,7 @@ const store = new NodeStore(clock, {
   isMap: (walk, loop) => graph !== null && isMap(graph, walk, loop),
   shownAs: (name, walk) => (graph ? standingFor(graph, name, walk) : name),
   failed: (run) => void findError(run),
-  revoke: (url) => URL.revokeObjectURL(url),
+  revoke: (url) => void setTimeout(() => URL.revokeObjectURL(url), LOADED_MS),
 });
 
 /** Traffic on the edges; read while it is drawn. */
