@@ -332,13 +332,13 @@ def worker_environment() -> dict[str, str]:
     """The environment of a deployment's processes: ours, with the workers' choices of CUDA and OpenMP made.
 
     GPUs are numbered as the driver's tools number them, which is how plans name them. OpenMP threads that wait spin for
-    some 10 us and then sleep: a turn is a `pause`, which takes an EPYC 25 ns. Spinning for 500 us beside other
-    processes on the same two cores took six times the CPU; no spinning at all makes a step on idle cores twice as slow.
-    libgomp reads it once, when torch is imported.
+    some 50 us and then sleep: a turn is a `pause`, which takes an EPYC 25 ns. Spinning for 500 us beside other
+    processes on the same two cores took up to six times the CPU; spinning for 10 us makes small steps on idle cores a
+    fifth slower. libgomp reads it once, when torch is imported.
     NumPy's OpenBLAS would make threads when it is imported, which a process that workers are forked from can't have.
     Where workers send by NIXL, its UCX would listen on all networks unless it is told which.
     """
-    chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "400", "OPENBLAS_NUM_THREADS": "1"}
+    chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "2000", "OPENBLAS_NUM_THREADS": "1"}
     return {"UCX_NET_DEVICES": "lo", **os.environ, **chosen}
 
 
