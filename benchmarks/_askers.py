@@ -1,6 +1,5 @@
-"""A client that asks a task again and again; `robots.py` starts one for each client, as clients that share a process
-wait for each other. It reads its orders as JSON from standard input, writes `ready` to standard output once it has
-warmed up, waits for a line, and writes what it measured as JSON."""
+"""A client that asks a task again and again, ready once it has warmed up: a script for `_clients.together`. `robots.py`
+runs one for each client, as clients that share a process wait for each other."""
 
 import base64
 import io

@@ -1,5 +1,4 @@
-"""Clients who ask by sound and hear spoken answers. `omni.py` starts such processes. Each reads orders from standard
-input, a line of JSON each, and makes its requests; it says `ready`, begins at the next line, and writes the answers."""
+"""Clients who ask by sound and hear spoken answers: a script for `_clients.together`, which `omni.py` runs."""
 
 import asyncio
 import base64
@@ -116,12 +115,11 @@ def sound(number: int) -> bytes:
 
 
 def main() -> None:
-    for line in sys.stdin:
-        try:
-            found = asyncio.run(Speakers(json.loads(line)).all())
-        except* Exception as errors:  # noqa: BLE001  the parent tells what failed
-            found = {"failed": [repr(one) for one in errors.exceptions]}
-        print(json.dumps(found), flush=True)
+    try:
+        found = asyncio.run(Speakers(json.loads(sys.stdin.readline())).all())
+    except* Exception as errors:  # noqa: BLE001  the parent tells what failed
+        found = {"failed": [repr(one) for one in errors.exceptions]}
+    print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 import traceback
@@ -37,8 +36,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from _clients import together
 from _common import READ, ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
 from _service import home, service
@@ -91,10 +91,10 @@ def main() -> None:
             bench.start(server.client, server.seconds)
             token = (folder / "token").read_text().strip()
             watch = Watch(server.client, Settings(home=folder), NAME)
-            with Asker(server.client.url, token, bench.params, given.limit) as asker:
-                for clients in given.clients:
-                    if bench.budget.allows(f"{clients} clients"):
-                        bench.case(asker, watch, clients)
+            asker = Asker(server.client.url, token, bench.params, given.limit)
+            for clients in given.clients:
+                if bench.budget.allows(f"{clients} clients"):
+                    bench.case(asker, watch, clients)
         except Exception as error:  # noqa: BLE001  what was measured before is kept, and the log says more
             bench.broke("start", error)
         if bench.failed:
@@ -259,54 +259,21 @@ def say(what: str) -> None:
 
 
 class Asker:
-    """Processes of clients, who begin together."""
+    """The clients, in processes that begin together."""
 
     def __init__(self, url: str, token: str, params: Mapping[str, Any], limit: float) -> None:
         self._orders = {"url": url, "token": token, "path": f"/v1/tasks/{NAME}/chat", "limit": limit}
         self._params = params
-        self._processes: list[subprocess.Popen[str]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for one in self._processes:
-            with one:
-                one.kill()
 
     def all_of(self, clients: int, rounds: int, params: Mapping[str, Any]) -> tuple[list[Answer], float]:
         """The answers, and the seconds that they took in all. Raises RuntimeError for a request that failed."""
         numbers = [[next(_NUMBERS) for _ in range(rounds)] for _ in range(clients)]
-        count = min(clients, PROCESSES)
-        while len(self._processes) < count:
-            command = [sys.executable, str(SPEAKERS)]
-            pipe = subprocess.PIPE
-            self._processes.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
-        processes = self._processes[:count]
-        for at, one in enumerate(processes):
-            orders = {**self._orders, "params": {**self._params, **params}, "numbers": numbers[at::count]}
-            tell(one, json.dumps(orders))
-        for one in processes:
-            if (said := heard(one)) != "ready":
-                raise RuntimeError(said)
-        for one in processes:
-            tell(one, "begin")
-        told = [json.loads(heard(one)) for one in processes]
+        count, orders = min(clients, PROCESSES), {**self._orders, "params": {**self._params, **params}}
+        told = together(SPEAKERS, [{**orders, "numbers": numbers[at::count]} for at in range(count)])
         if failed := [what for one in told for what in one.get("failed", ())]:
             raise RuntimeError("; ".join(failed))
         answers = [Answer(**answer) for one in told for answer in one["answers"]]
         return answers, max(one["ended"] for one in told) - min(one["began"] for one in told)
-
-
-def tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
-
-
-def heard(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 # ── the figures ──

@@ -27,14 +27,12 @@ fastest of ten more requests per case.
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _clients import together
 from _common import ROOT, Budget, Row, show, spread, write
 from _runtime import device_name
 from _service import deployed, home, service
@@ -158,16 +156,7 @@ class Clients:
 
     def _asked(self, case: Case, clients: int, rounds: int) -> list[list[dict[str, Any]]]:
         """What each client measured of each request. They begin together once all have warmed up."""
-        orders = json.dumps(self._orders(case, rounds)) + "\n"
-        with ExitStack() as held:
-            askers = [held.enter_context(_asker()) for _ in range(clients)]
-            for asker in askers:
-                _say(asker, orders)
-            for asker in askers:
-                assert _heard(asker) == "ready\n"
-            for asker in askers:
-                _say(asker, "go\n")
-            return [json.loads(_heard(asker)) for asker in askers]
+        return together(ASKERS, [self._orders(case, rounds)] * clients)
 
     def _orders(self, case: Case, rounds: int) -> dict[str, Any]:
         small = SMALL_PLAN if self._tiny and case.task == "plan" else {}
@@ -196,21 +185,6 @@ def _in_encoder(node: Mapping[str, Any]) -> bool:
 
 def _in_prefix(node: Mapping[str, Any]) -> bool:
     return node["node"] == "prefix"
-
-
-def _asker() -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, str(ASKERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def _say(asker: subprocess.Popen[str], line: str) -> None:
-    assert asker.stdin is not None
-    asker.stdin.write(line)
-    asker.stdin.flush()
-
-
-def _heard(asker: subprocess.Popen[str]) -> str:
-    assert asker.stdout is not None
-    return asker.stdout.readline()
 
 
 def _lines(told: Sequence[tuple[str, float]], trace: Mapping[str, Any]) -> list[Row]:
