@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.wire.messages import Ticket
 from walkgraph.wire.tensors import ITEM_BYTES, check_header
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from walkgraph.ids import Rank
-    from walkgraph.wire.messages import Ticket
 
 ALIGN = 64
 TOKEN_BYTES = 16
@@ -344,6 +344,18 @@ class Tickets(ABC, Generic[V]):
     @property
     def check_after(self) -> float | None:
         return None
+
+    def _ticket(self, tensor: Tensor, dtype: Any, number: int, transport: str, offset: int) -> Ticket:
+        """`dtype`: its name, which was asked before memory was taken."""
+        return Ticket(
+            dtype=dtype,
+            shape=tuple(tensor.shape),
+            id=number,
+            owner=self._rank,
+            transport=transport,
+            offset=offset,
+            nbytes=tensor.nbytes,
+        )
 
     @abstractmethod
     def _give_back(self, ticket: int, held: V) -> None:

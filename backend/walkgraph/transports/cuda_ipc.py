@@ -122,15 +122,7 @@ class Transport(Tickets[int]):
         self._out[number] = Out(to, block)
         self._rows[number % ROWS] = number
         self._write(number, (number, block, tensor.nbytes, to + 1))
-        return Ticket(
-            dtype=name,
-            shape=tuple(tensor.shape),
-            id=number,
-            owner=self._rank,
-            transport="cuda_ipc",
-            offset=block,
-            nbytes=tensor.nbytes,
-        )
+        return self._ticket(tensor, name, number, "cuda_ipc", block)
 
     def there(self, ticket: int) -> bool:
         copy = self._copies.get(ticket)

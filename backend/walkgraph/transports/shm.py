@@ -77,15 +77,7 @@ class Transport(Tickets[int]):
 
             copy_into(self._memory, start, tensor)
         self._out[number] = Out(to, block)
-        return Ticket(
-            dtype=name,
-            shape=tuple(tensor.shape),
-            id=number,
-            owner=self._rank,
-            transport="shm",
-            offset=start,
-            nbytes=tensor.nbytes,
-        )
+        return self._ticket(tensor, name, number, "shm", start)
 
     def get(self, ticket: Ticket) -> Tensor:
         return self._peers.read(ticket)
