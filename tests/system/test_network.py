@@ -1,6 +1,7 @@
 """Tensors between two hosts, which are network namespaces: a short cut loses nothing, a long one blocks nobody."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -27,22 +28,26 @@ def ends() -> Iterator[Ends]:
         yield here, sender, receiver
 
 
-def test_a_cut_that_is_mended_loses_nothing(ends: Ends) -> None:
+def sent_into_a_cut(ends: Ends) -> Any:
+    """Cut the cable behind a tensor that has come; returns the ticket of another, which is on its way."""
     here, sender, receiver = ends
     assert receiver.ask("get", sender.ask("put", LARGE, 1, 1), LONG) == [1, 1]
     here.plug(into=False)
     ticket = sender.ask("put", LARGE, 2, 1)
     assert receiver.ask("get", ticket, 0.5) is None
+    return ticket
+
+
+def test_a_cut_that_is_mended_loses_nothing(ends: Ends) -> None:
+    here, _, receiver = ends
+    ticket = sent_into_a_cut(ends)
     here.plug(into=True)
     assert receiver.ask("get", ticket, LONG) == [2, 2]
 
 
 def test_a_peer_behind_a_cut_is_given_up_at_once(ends: Ends) -> None:
     here, sender, receiver = ends
-    assert receiver.ask("get", sender.ask("put", LARGE, 1, 1), LONG) == [1, 1]
-    here.plug(into=False)
-    ticket = sender.ask("put", LARGE, 2, 1)
-    assert receiver.ask("get", ticket, 0.5) is None
+    ticket = sent_into_a_cut(ends)
     receiver.ask("disconnect", 0)
     assert receiver.ask("get", ticket, LONG) == "worker_lost"
     here.plug(into=True)
