@@ -109,7 +109,7 @@ class Engine:
             # short batches.
             with invariance.batch_invariant() if self._invariant else nullcontext():
                 quick = calls.launch_quick()
-                self._put_off = self._put_off + 1 if self._lead_on(quick) else 0
+                self._put_off = self._put_off + 1 if self._worth_waiting_for(quick) else 0
                 batch = 0.0 if self._put_off else calls.launch(loops, spent=self._spent)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
@@ -127,7 +127,7 @@ class Engine:
             self.swap.wait()
         return events
 
-    def _lead_on(self, quick: Sequence[Call]) -> bool:
+    def _worth_waiting_for(self, quick: Sequence[Call]) -> bool:
         """True if a batch is to wait for what these calls lead to: it may be larger then, and takes the host far longer
         to launch. It doesn't wait for calls of loops, which come with every iteration."""
         return self._put_off < PUT_OFF and any(not call.iteration for call in quick)
