@@ -72,9 +72,11 @@ def _reaches(*, apart: bool) -> tuple[str, ...]:
     return ("cluster",) if apart else ("host", "cluster")
 
 
-def always_open(transports: Transports) -> str:
-    """The cheapest transport that any two ranks of a host can use; it carries whatever others refuse."""
-    return cheapest({name: one for name, one in transports.items() if not one.confirmed}, on_device=False)
+def always_open(transports: Transports, *, apart: bool = False) -> str:
+    """The cheapest transport that any two ranks of a host can use, or `apart`, of several; it carries whatever others
+    refuse."""
+    confirmed = {name: one for name, one in transports.items() if not one.confirmed}
+    return cheapest(confirmed, on_device=False, apart=apart)
 
 
 def addressable(transports: Transports) -> str:
@@ -82,12 +84,23 @@ def addressable(transports: Transports) -> str:
     return cheapest({name: one for name, one in transports.items() if one.addressable}, on_device=True)
 
 
+def reaching(transports: Transports, *, apart: bool = False) -> Transports:
+    """The transports between ranks of one host, or `apart`, of several."""
+    return {name: one for name, one in transports.items() if one.reach in _reaches(apart=apart)}
+
+
 def arenas(plan: Plan, rank: Rank, host_bytes: int, transports: Transports) -> dict[str, int]:
-    """Transport -> bytes for what this rank sends by it. Transports on a device have an arena wherever any rank of the
-    plan has one, as a rank that sends nothing may still read from others."""
-    open_to_all = always_open(choice(transports, plan.transport or None))
-    used = {edge.transport for walk in plan.walks for edge in walk.edges}
-    on_host = {name for name in used if name in transports and not transports[name].on_device}
-    here = next(one for one in plan.ranks if one.rank == rank)
-    on_device = {name: here.arenas.get(name, 0) for one in plan.ranks for name in one.arenas}
-    return dict.fromkeys(sorted({*on_host, open_to_all}), host_bytes) | on_device
+    """Transport -> bytes for what this rank sends by it: to ranks of its host, to those of other hosts, or to both.
+    Transports on a device have an arena wherever any rank of the host has one, as a rank that sends nothing may still
+    read from others."""
+    beside, others = plan.on_host_of(rank), plan.apart_from(rank)
+    reaches = [apart for apart, needed in ((False, len(beside) > 1 or not others), (True, bool(others))) if needed]
+    chosen = choice(transports, plan.transport or None)
+    edges = {edge.transport for walk in plan.walks for edge in walk.edges}
+    opened = {always_open(chosen, apart=apart) for apart in reaches}
+    for apart in reaches:
+        reached = reaching(transports, apart=apart)
+        opened |= {name for name in edges & reached.keys() if not reached[name].on_device}
+    here = next(one for one in beside if one.rank == rank)
+    on_device = {name: here.arenas.get(name, 0) for one in beside for name in one.arenas}
+    return dict.fromkeys(sorted(opened), host_bytes) | on_device

@@ -64,9 +64,11 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     inbox = sockets.pull(context, at)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
     _stand_on(here.device)
+    transports = declared_transports()
+    opened = arenas(spec.plan, rank, spec.limits.arena_bytes, transports)
     # Even a rank whose GPU sends nothing may read the memory of others.
-    memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
-    carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
+    memory = shared_memory(here.device) if any(transports[name].on_device for name in opened) else None
+    carrier = Carrier(rank, opened, memory, faults, apart=spec.plan.apart_from(rank))
     post = WorkerPost(directory, rank, start)
     links = links_of(here)(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
     if isinstance(links, OtherLinks):
@@ -146,7 +148,7 @@ class _Process:
             threads=threads_of(
                 here.device,
                 self.cpus,
-                len(plan.ranks),
+                len(plan.on_host_of(rank)),
                 openmp_threads(),
                 batch_invariant=spec.batch_invariant,
             ),
@@ -184,9 +186,9 @@ class _Process:
 
 
 def threads_of(device: str, cpus: int, ranks: int, most: int | None, *, batch_invariant: bool) -> int:
-    """Threads of torch on the host's processors: the rank's share of these `cpus`, but only a few beside a GPU, where
-    the work left is small and waking dozens of threads takes longer than the work. Threads split sums, so
-    batch-invariant numbers need a single one. `most`: the limit that the user sets, if any."""
+    """Threads of torch on the host's processors: the rank's share of these `cpus`, of all `ranks` there. Beside a GPU
+    only a few, as the work left is small and waking dozens of threads takes longer than the work. Threads split sums,
+    so batch-invariant numbers need a single one. `most`: the limit that the user sets, if any."""
     if batch_invariant:
         return 1
     share = max(1, cpus // ranks)

@@ -19,6 +19,7 @@ def test_another_graph_on_the_same_ranks_needs_no_other_processes() -> None:
 def test_other_ranks_devices_and_memory_need_others() -> None:
     assert not same_processes(ONE, TWO)
     assert not same_processes(ONE, replace(ONE, ranks=(replace(ONE.ranks[0], device="cuda:0"),)))
+    assert not same_processes(ONE, replace(ONE, ranks=(replace(ONE.ranks[0], host="far"),)))
     assert not same_processes(TWO, replace(TWO, ranks=(TWO.ranks[0], replace(TWO.ranks[1], arenas={"cuda_ipc": 1}))))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, sizes
@@ -47,6 +49,38 @@ def test_a_plan_has_the_transport_that_is_named(
     assert not any(edge.on_device for walk in found.plan.walks for edge in walk.edges) or transport is None
     if transport is not None:
         assert arenas(found.plan, Rank(0), 64, DECLARED) == dict.fromkeys(expected, 64), "and no other for what is left"
+
+
+ON_TWO_HOSTS = [
+    ((("", "cpu"), ("", "cpu"), ("b", "cpu")), [{"shared", "wired"}, {"shared", "wired"}, {"wired"}]),
+    ((("", "cpu"), ("b", "cpu")), [{"wired"}, {"wired"}]),
+    (
+        (("", "cuda:0"), ("", "cuda:1"), ("b", "cuda:0")),
+        [{"shared", "device", "wired"}, {"shared", "device", "wired"}, {"wired"}],
+    ),
+    ((("b", "cpu"), ("b", "cpu")), [{"shared"}, {"shared"}]),
+]
+
+
+@pytest.mark.parametrize(("places", "expected"), ON_TWO_HOSTS)
+@pytest.mark.parametrize("everything", [None, "wired"])
+def test_a_rank_opens_the_transports_that_reach_its_peers(
+    places: tuple[tuple[str, str], ...], expected: list[set[str]], everything: str | None
+) -> None:
+    nodes = ("llm", "guide"), ("mix",)
+    groups = [
+        {"nodes": ["*"], "ranks": [0], "host": places[0][0] or "here"},
+        *(at(rank, *nodes[rank - 1], host=places[rank][0] or "here") for rank in range(1, len(places))),
+    ]
+    where = placement(*groups, devices=tuple(device for _, device in places))
+    where = where.model_copy(update={"transport": everything})
+    both = hardware(100 * GIB, 100 * GIB)
+    found = plan(
+        duet(), where, replace(both, others=(replace(both, host="b"),)), CATALOGUE, sizes(), transports=DECLARED
+    )
+    assert found.plan is not None, found.problems
+    opened = [arenas(found.plan, rank.rank, 64, DECLARED).keys() for rank in found.plan.ranks]
+    assert opened == (expected if everything is None else [{"wired"}] * len(places))
 
 
 @pytest.mark.parametrize(

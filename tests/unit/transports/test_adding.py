@@ -28,20 +28,33 @@ from tests.unit.transports.test_conformance import (  # noqa: F401 (the suite, o
     test_what_was_put_is_there_and_what_was_got_is_taken,
     test_what_was_taken_is_the_receivers_own,
 )
+from walkgraph.ids import Rank
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.show import render
 from walkgraph.placement.transports import arenas, declared_transports
-from walkgraph.transports.base import Transport
+from walkgraph.transports.base import SenderLost, TooLarge, Transport
 from walkgraph.worker.io.carrier import Carrier
 
 
 @pytest.fixture
 def mailroom(tmp_path: Path, repository: Path) -> Iterator[None]:
     """The transport of the documentation, in a folder that the registry lists beside its own."""
+    (tmp_path / "mailroom.py").write_text(documented(repository))
+    yield from planted(tmp_path, "mailroom")
+
+
+@pytest.fixture
+def wired(tmp_path: Path, repository: Path) -> Iterator[None]:
+    """The same, as if the folder were one that hosts share."""
+    source = documented(repository).replace("mailroom", "wired").replace('reach="host"', 'reach="cluster"')
+    (tmp_path / "wired.py").write_text(source.replace("cost=400", "cost=1400"))
+    yield from planted(tmp_path, "wired")
+
+
+def documented(repository: Path) -> str:
     page = (repository / "docs/extending/transport.md").read_text()
     (source,) = re.findall(r":caption: mailroom.py\n\n(.*?)\n```", page, re.DOTALL)
-    (tmp_path / "mailroom.py").write_text(source)
-    yield from planted(tmp_path, "mailroom")
+    return source
 
 
 @pytest.fixture
@@ -140,6 +153,55 @@ def test_a_planted_transport_between_gpus_is_given_its_memory() -> None:
     assert [rank.arenas for rank in found.plan.ranks] == [{"faster": 1 << 30}] * 2
     assert all(edge.on_device == (edge.transport == "faster") for walk in found.plan.walks for edge in walk.edges)
     assert "faster" not in names(planned("cuda:0", "cpu"))
+
+
+@pytest.mark.usefixtures("wired")
+def test_what_goes_to_another_host_goes_by_a_transport_that_reaches_it() -> None:
+    beside, far, given = Rank(1), Rank(2), {"shm": ROOM, "wired": ROOM, "cuda_ipc": ROOM}
+    sender = Carrier(A, given, SharedMemory(), apart=(far,))
+    near = Carrier(beside, given, SharedMemory(), apart=(far,))
+    alone = Carrier(far, {"wired": ROOM}, apart=(A, beside))
+    near.connect(A, sender.peer("", 1))
+    alone.connect(A, sender.peer("", 1))
+    assert (near.opened(A), alone.opened(A)) == (("cuda_ipc",), ())
+    for rank in (beside, far):
+        sender.accept(rank, "cuda_ipc")
+    large = torch.ones(ROOM + 1, dtype=torch.uint8)
+    tickets = {rank: [sender.put(torch.full((9,), rank), rank) for _ in range(2)] for rank in (beside, far)}
+    ways = {rank: [ticket and ticket.transport for ticket in put] for rank, put in tickets.items()}
+    assert ways == {beside: ["cuda_ipc"] * 2, far: ["wired"] * 2}
+    for reader, rank in ((near, beside), (alone, far)):
+        for ticket in tickets[rank]:
+            assert ticket is not None
+            tensor = reader.get(ticket)
+            assert tensor is not None
+            assert tensor.tolist() == [rank] * 9
+            sender.free(ticket.id, rank)
+    with pytest.raises(TooLarge):
+        sender.put(large, far, alone=True)
+    assert sender.out == 0
+    for carrier in (sender, near, alone):
+        carrier.close()
+
+
+@pytest.mark.usefixtures("wired")
+def test_an_arena_of_another_host_is_not_looked_for_here() -> None:
+    """Its handle names a process and a file, which may be others here."""
+    both = {"shm": ROOM, "wired": ROOM}
+    far = Rank(2)
+    sender, near, other = (Carrier(rank, both, apart=apart) for rank, apart in ((A, {far}), (B, {far}), (far, {A, B})))
+    for one in (near, other):
+        one.connect(A, sender.peer("", 1))
+    here = sender.put(torch.ones(9), B)
+    assert here is not None
+    assert here.transport == "shm"
+    tensor = near.get(here)
+    assert tensor is not None
+    assert tensor.sum() == 9
+    with pytest.raises(SenderLost):
+        other.get(here)
+    for carrier in (sender, near, other):
+        carrier.close()
 
 
 def test_without_it_the_plan_is_as_before() -> None:

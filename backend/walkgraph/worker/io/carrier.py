@@ -1,4 +1,5 @@
-"""All transports of a worker. A tensor leaves by the cheapest one that takes it and that the receiver can read.
+"""All transports of a worker. A tensor leaves by the cheapest one that takes it and that the receiver can read: to a
+rank on another host by one that reaches over a network.
 
 A transport declared `confirmed` is used only after the peer has reported (`Opened`) that it can read this worker's
 arena. If a container or a driver doesn't allow it, transfers are slower, but runs don't fail.
@@ -7,9 +8,9 @@ arena. If a container or a driver doesn't allow it, transfers are slower, but ru
 import errno
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from walkgraph import plugins
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
 from walkgraph.memory.device import DeviceMemory, Unavailable
-from walkgraph.placement.transports import PACKAGE, TransportDeclaration
+from walkgraph.placement.transports import PACKAGE, TransportDeclaration, Transports, reaching
 from walkgraph.transports.base import AddressableTransport, BadTicket, SenderLost, Transport
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import FaultPoints
@@ -59,6 +60,15 @@ class CarrierLike(Protocol):
     def close(self) -> None: ...
 
 
+class _Exits(NamedTuple):
+    """The transports to peers on this host, or on others, the cheapest first."""
+
+    before: tuple[tuple[str, Transport], ...]
+    last: Transport
+    """Every one of these peers can read it."""
+    names: frozenset[str]
+
+
 class Carrier:
     """A `transports.base.Transport` made of several. They number their tickets together, so that a number names one
     ticket."""
@@ -69,10 +79,11 @@ class Carrier:
         arenas: Mapping[str, int],
         memory: DeviceMemory | None = None,
         faults: FaultPoints | None = None,
+        apart: Collection[Rank] = (),
     ) -> None:
-        """`arenas`: transport -> bytes of its arena for outgoing tensors; at least one transport must need no
-        confirmation. `memory`: that of this worker's device, if peers can read it; without it there are no device
-        transports."""
+        """`arenas`: transport -> bytes of its arena for outgoing tensors; at least one transport to each kind of peer
+        must need no confirmation. `memory`: that of this worker's device, if peers can read it; without it there are no
+        device transports. `apart`: the peers on other hosts."""
         if faults is not None and faults.due("open.arena"):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         numbers, self._faults = count(1), faults
@@ -84,10 +95,9 @@ class Carrier:
             if made is not None:
                 self._transports[name] = made
         self._confirmed = frozenset(name for name in self._transports if declared[name].confirmed)
-        last = [name for name in self._transports if name not in self._confirmed][-1]
-        self._last = self._transports[last]
-        """The transport that every peer can read."""
-        self._before_last = tuple((name, one) for name, one in self._transports.items() if name != last)
+        self._apart = frozenset(apart)
+        self._near = self._exits(declared)
+        self._far = self._exits(reaching(declared, apart=True)) if apart else self._near
         addressable = [one for name, one in self._transports.items() if declared[name].addressable]
         self._addressable = cast("AddressableTransport", addressable[0]) if addressable else None
         self._accepted: set[tuple[str, Rank]] = set()
@@ -109,12 +119,13 @@ class Carrier:
         no space will become free; a tensor that one arena can't hold then goes by the next."""
         if self._faults is not None and self._faults.due("allocate.arena"):
             return None
-        for name, one in self._before_last:
+        before, last, _ = self._exits_to(to)
+        for name, one in before:
             if (name not in self._confirmed or (name, to) in self._accepted) and one.fits(tensor):
                 ticket = one.put(tensor, to)
                 if ticket is not None or not alone:
                     return ticket
-        return self._last.put(tensor, to)
+        return last.put(tensor, to)
 
     def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value:
         """Pack a value for a peer, with its larger tensors put into arenas. Raises as `values.pack` does."""
@@ -145,8 +156,9 @@ class Carrier:
         return sum(one.sweep(rank) for one in self._transports.values())
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:
+        reached = self._exits_to(rank).names
         for name, one in self._transports.items():
-            if name not in peer.handles:
+            if name not in peer.handles or name not in reached:
                 continue
             try:
                 if self._faults is not None and self._faults.due("open.peer"):
@@ -186,7 +198,7 @@ class Carrier:
 
     @property
     def out(self) -> int:
-        return self._last.out + sum(one.out for _, one in self._before_last)
+        return sum(one.out for one in self._transports.values())
 
     @property
     def check_after(self) -> float | None:
@@ -199,10 +211,19 @@ class Carrier:
             one.close()
 
     def _of(self, ticket: int) -> Transport:
-        for _, one in self._before_last:
+        for one in self._transports.values():
             if one.holds(ticket):
                 return one
-        return self._last
+        return self._near.last
+
+    def _exits(self, reaching: Transports) -> _Exits:
+        usable = {name: one for name, one in self._transports.items() if name in reaching}
+        last = [name for name in usable if name not in self._confirmed][-1]
+        before = tuple((name, one) for name, one in usable.items() if name != last)
+        return _Exits(before, usable[last], frozenset(usable))
+
+    def _exits_to(self, rank: Rank) -> _Exits:
+        return self._far if rank in self._apart else self._near
 
 
 def shared_memory(device: str) -> DeviceMemory | None:
