@@ -353,15 +353,6 @@ class Plan(Table, frozen=True):
         each = len(self.streams) // len(self.alternatives)
         return self.streams[alternative * each : (alternative + 1) * each]
 
-    def on_host_of(self, rank: Rank) -> tuple[RankPlan, ...]:
-        """The ranks on the host of one, itself among them."""
-        host = next(one.host for one in self.ranks if one.rank == rank)
-        return tuple(one for one in self.ranks if one.host == host)
-
-    def apart_from(self, rank: Rank) -> frozenset[Rank]:
-        """The ranks on other hosts."""
-        return frozenset(one.rank for one in self.ranks) - {one.rank for one in self.on_host_of(rank)}
-
     @property
     def replicated(self) -> frozenset[Rank]:
         """Ranks that some alternatives do without."""

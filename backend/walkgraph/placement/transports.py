@@ -12,6 +12,7 @@ from typing import Literal
 
 from walkgraph import plugins
 from walkgraph.ids import Rank
+from walkgraph.placement.host.neighbours import apart, beside
 from walkgraph.placement.tables import Plan
 
 PACKAGE = "walkgraph.transports"
@@ -93,14 +94,14 @@ def arenas(plan: Plan, rank: Rank, host_bytes: int, transports: Transports) -> d
     """Transport -> bytes for what this rank sends by it: to ranks of its host, to those of other hosts, or to both.
     Transports on a device have an arena wherever any rank of the host has one, as a rank that sends nothing may still
     read from others."""
-    beside, others = plan.on_host_of(rank), plan.apart_from(rank)
-    reaches = [apart for apart, needed in ((False, len(beside) > 1 or not others), (True, bool(others))) if needed]
+    near, far = beside(plan, rank), apart(plan, rank)
+    reaches = [over for over, needed in ((False, len(near) > 1 or not far), (True, bool(far))) if needed]
     chosen = choice(transports, plan.transport or None)
     edges = {edge.transport for walk in plan.walks for edge in walk.edges}
-    opened = {always_open(chosen, apart=apart) for apart in reaches}
-    for apart in reaches:
-        reached = reaching(transports, apart=apart)
+    opened = {always_open(chosen, apart=over) for over in reaches}
+    for over in reaches:
+        reached = reaching(transports, apart=over)
         opened |= {name for name in edges & reached.keys() if not reached[name].on_device}
-    here = next(one for one in beside if one.rank == rank)
-    on_device = {name: here.arenas.get(name, 0) for one in beside for name in one.arenas}
+    here = next(one for one in near if one.rank == rank)
+    on_device = {name: here.arenas.get(name, 0) for one in near for name in one.arenas}
     return dict.fromkeys(sorted(opened), host_bytes) | on_device

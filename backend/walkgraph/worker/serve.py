@@ -23,6 +23,7 @@ from walkgraph.engine.load import KeptOperators, rank_plan
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo, GroupBroken, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
+from walkgraph.placement.host.neighbours import apart, beside
 from walkgraph.placement.transports import arenas, declared_transports
 from walkgraph.settings import openmp_threads
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
@@ -68,7 +69,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     opened = arenas(spec.plan, rank, spec.limits.arena_bytes, transports)
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(transports[name].on_device for name in opened) else None
-    carrier = Carrier(rank, opened, memory, faults, apart=spec.plan.apart_from(rank))
+    carrier = Carrier(rank, opened, memory, faults, apart=apart(spec.plan, rank))
     post = WorkerPost(directory, rank, start)
     links = links_of(here)(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
     if isinstance(links, OtherLinks):
@@ -148,7 +149,7 @@ class _Process:
             threads=threads_of(
                 here.device,
                 self.cpus,
-                len(plan.on_host_of(rank)),
+                len(beside(plan, rank)),
                 openmp_threads(),
                 batch_invariant=spec.batch_invariant,
             ),

@@ -96,8 +96,8 @@ class Carrier:
                 self._transports[name] = made
         self._confirmed = frozenset(name for name in self._transports if declared[name].confirmed)
         self._apart = frozenset(apart)
-        self._near = self._exits(declared)
-        self._far = self._exits(reaching(declared, apart=True)) if apart else self._near
+        self._near = _exits(self._transports, declared)
+        self._far = _exits(self._transports, reaching(declared, apart=True)) if apart else self._near
         addressable = [one for name, one in self._transports.items() if declared[name].addressable]
         self._addressable = cast("AddressableTransport", addressable[0]) if addressable else None
         self._accepted: set[tuple[str, Rank]] = set()
@@ -119,7 +119,7 @@ class Carrier:
         no space will become free; a tensor that one arena can't hold then goes by the next."""
         if self._faults is not None and self._faults.due("allocate.arena"):
             return None
-        before, last, _ = self._exits_to(to)
+        before, last, _ = self._far if to in self._apart else self._near
         for name, one in before:
             if (name not in self._confirmed or (name, to) in self._accepted) and one.fits(tensor):
                 ticket = one.put(tensor, to)
@@ -156,7 +156,7 @@ class Carrier:
         return sum(one.sweep(rank) for one in self._transports.values())
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:
-        reached = self._exits_to(rank).names
+        reached = (self._far if rank in self._apart else self._near).names
         for name, one in self._transports.items():
             if name not in peer.handles or name not in reached:
                 continue
@@ -216,14 +216,13 @@ class Carrier:
                 return one
         return self._near.last
 
-    def _exits(self, reaching: Transports) -> _Exits:
-        usable = {name: one for name, one in self._transports.items() if name in reaching}
-        last = [name for name in usable if name not in self._confirmed][-1]
-        before = tuple((name, one) for name, one in usable.items() if name != last)
-        return _Exits(before, usable[last], frozenset(usable))
 
-    def _exits_to(self, rank: Rank) -> _Exits:
-        return self._far if rank in self._apart else self._near
+def _exits(transports: Mapping[str, Transport], reaching: Transports) -> _Exits:
+    """`reaching`: those transports that reach the peers."""
+    usable = {name: one for name, one in transports.items() if name in reaching}
+    last = [name for name in usable if not reaching[name].confirmed][-1]
+    before = tuple((name, one) for name, one in usable.items() if name != last)
+    return _Exits(before, usable[last], frozenset(usable))
 
 
 def shared_memory(device: str) -> DeviceMemory | None:
