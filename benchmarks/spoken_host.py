@@ -48,6 +48,7 @@ from walkgraph.wire.watching import Level
 from walkgraph.worker.core import Core
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.links import Links
+from walkgraph.worker.io.peers import on_this_host
 from walkgraph.worker.io.values import pack
 from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.plan_variants import Variants
@@ -147,7 +148,7 @@ class Served:
         self._desk = sockets.router(self._context, sockets.address(folder, "workers"))
         inbox = sockets.pull(self._context, sockets.address(folder, "rank"))
         dealer = sockets.dealer(self._context, sockets.address(folder, "workers"), IDENTITY)
-        self._links = Links(RANK, 1, dealer, inbox, self._context, Carrier(RANK, {"shm": 1 << 16}))
+        self._links = Links(RANK, 1, dealer, inbox, on_this_host(self._context), Carrier(RANK, {"shm": 1 << 16}))
         emitter = Buffered("omni", "rank 0", level, lambda packet: True)
         self._loop = WorkerLoop(RANK, core, engine, self._links, emitter)
         dealer.send(codec.encode(m.Pong(rank=RANK, number=0)))

@@ -26,6 +26,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.host_network import HostNetwork
 
 ROOT = Path(__file__).parents[2]
 KV_BYTES = 8 * 1024 * 1024
@@ -140,6 +141,7 @@ async def deployed(
     telemetry: str | None = None,
     ready: bool = True,
     forks: ForkServing | None = None,
+    network: HostNetwork | None = None,
 ) -> AsyncIterator[Deployment]:
     """`forks`: what its workers are forked from, if not from the server that tests share."""
     deployment = Deployment()
@@ -150,6 +152,7 @@ async def deployed(
             plan=plan,
             limits=limits or Limits(),
             telemetry_address=telemetry,
+            network=network,
         )
         deployment.directory = Path(folder) / "d"
         start = DeploymentProcess.start

@@ -32,7 +32,7 @@ from tests.support.failing_cases import CASES, Case
 from tests.support.forked import Child, OwnForks, fork
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.itinerary_cache import ItineraryCache
-from walkgraph.conductor.loop import ConductorLoop
+from walkgraph.conductor.loop import ConductorLoop, Connections
 from walkgraph.graph import codec as graphs
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as t
@@ -62,7 +62,7 @@ def conduct(directory: Path) -> None:
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ConductorLoop(directory, core, service, workers, Off(), OwnForks(), faults=faults).run()
+    ConductorLoop(directory, core, Connections(service, workers), Off(), OwnForks(), faults=faults).run()
     context.destroy(linger=1000)
 
 

@@ -23,7 +23,7 @@ from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.itinerary_cache import ItineraryCache
-from walkgraph.conductor.loop import ConductorLoop
+from walkgraph.conductor.loop import ConductorLoop, Connections
 from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec as graphs
@@ -152,7 +152,7 @@ def conduct(directory: Path, losing: bool) -> None:
     context: sockets.Context = zmq.Context()
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ConductorLoop(directory, core, service, workers, Off(), OwnForks(losing=losing)).run()
+    ConductorLoop(directory, core, Connections(service, workers), Off(), OwnForks(losing=losing)).run()
     context.destroy(linger=1000)
 
 

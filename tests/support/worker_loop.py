@@ -32,6 +32,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.links import Links
+from walkgraph.worker.io.peers import on_this_host
 from walkgraph.worker.loop import WorkerLoop
 
 ITINERARY = Itinerary(steps=(), outputs=(), ranks=(), streams=())
@@ -181,7 +182,7 @@ class Worker:
         self.identity = f"{rank}.{start}".encode()
         inbox = sockets.pull(context, self.address)
         conductor = sockets.dealer(context, sockets.address(folder, "workers"), self.identity)
-        self.links = Links(self.rank, start, conductor, inbox, context, self.arena)
+        self.links = Links(self.rank, start, conductor, inbox, on_this_host(context), self.arena)
         self.loop = WorkerLoop(self.rank, self.core, self.engine, self.links, emitter or Off())
         self.peer = self.arena.peer(self.address, start)
 

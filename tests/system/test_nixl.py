@@ -2,13 +2,13 @@
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.tcp_ports import listening
 from walkgraph.placement.transports import declared_transports
 
 pytestmark = [
@@ -48,18 +48,8 @@ async def test_answers_are_those_of_one_rank(name: str, tasks: dict[str, dict[st
 
 async def test_ranks_listen_on_this_machine_alone() -> None:
     async with deployed(*plan_named("synthetic_loops", transport="nixl")) as deployment:
-        found = [address for rank in (0, 1) for address in listening(deployment.pid(rank))]
-        assert set(found) == {"0100007F"}
-
-
-def listening(pid: int) -> Iterator[str]:
-    """Addresses on which a process takes TCP connections, as the kernel writes them."""
-    sockets = {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()}
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
-            _, local, _, state, *_, inode = line.split()[:10]
-            if state == "0A" and f"socket:[{inode}]" in sockets:
-                yield local.partition(":")[0]
+        found = [address for rank in (0, 1) for address, _ in listening(deployment.pid(rank))]
+        assert set(found) == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -13,6 +13,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
@@ -21,6 +22,7 @@ from walkgraph.conductor import events as e
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.passed_files import PassedFiles
 from walkgraph.conductor.processes import Forking, Processes
+from walkgraph.conductor.telemetry_relay import TelemetryRelay
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import codec, sockets
@@ -37,21 +39,30 @@ LATE_SECONDS = 1.0
 checked."""
 
 
+@dataclass(frozen=True)
+class Connections:
+    """The sockets of a conductor."""
+
+    service: sockets.Socket
+    workers: sockets.Socket
+    relay: TelemetryRelay | None = None
+    """For ranks on other hosts; None: there are none, or nobody reads it."""
+
+
 class ConductorLoop:
     def __init__(
         self,
         directory: Path,
         core: Conductor,
-        service: sockets.Socket,
-        workers: sockets.Socket,
+        connections: Connections,
         emitter: Emitter,
         forking: Forking,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
     ) -> None:
-        self._core, self._emitter, self._clock = core, emitter, clock
-        self._from_service = sockets.Reader(service, codec.to_conductor)
-        self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
+        self._core, self._emitter, self._clock, self._relay = core, emitter, clock, connections.relay
+        self._from_service = sockets.Reader(connections.service, codec.to_conductor)
+        self._from_workers = sockets.Reader(connections.workers, codec.from_worker, frames=2)
         self._faults, self._processes = faults, Processes(directory, forking)
         self._workers = self._processes.alive
         self._files = PassedFiles(directory, lambda: core.ranks.orders.replicated)
@@ -78,6 +89,8 @@ class ConductorLoop:
         if punctual and self._clock() >= self._core.due():
             self._handle(e.Tick())
         self._flush()
+        if self._relay is not None:
+            self._relay.pass_on()
         self._emitter.flush(self._clock())
 
     # ── in ──
@@ -88,6 +101,10 @@ class ConductorLoop:
         poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if self._to_service else 0))
         if len(self._to_service) < MOST_WAITING:
             poller.register(self._from_workers.socket, zmq.POLLIN)
+            if self._from_workers.refusals is not None:
+                poller.register(self._from_workers.refusals, zmq.POLLIN)
+        for file in () if self._relay is None else self._relay.files:
+            poller.register(file, zmq.POLLIN)
         poller.register(self._signals.fileno(), zmq.POLLIN)
         for file in self._processes.files():
             poller.register(file, zmq.POLLIN)

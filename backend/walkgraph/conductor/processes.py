@@ -11,7 +11,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,7 @@ from typing import Protocol
 from walkgraph.conductor.events import Died, Spawned
 from walkgraph.ids import Rank
 from walkgraph.wire.processes import forks
+from walkgraph.wire.processes.host_network import Ports
 
 EXIT_SECONDS = 1.0
 """Time that the fork server has to tell the exit code of a worker that is seen to be dead."""
@@ -57,9 +58,9 @@ class Forking(Protocol):
 class ForkLink:
     """A conductor's connection to the fork server, made when a worker is first asked for."""
 
-    def __init__(self, server: Path) -> None:
-        """`server`: the socket of the fork server."""
-        self._server = server
+    def __init__(self, server: Path, ports: Mapping[Rank, Ports] | None = None) -> None:
+        """`server`: the socket of the fork server. `ports`: where ranks on other hosts find this process."""
+        self._server, self._ports = server, ports or {}
         self._connection: socket.socket | None = None
         self._lifeline, self._held = os.pipe()
 
@@ -73,7 +74,7 @@ class ForkLink:
                 connection.close()
                 raise
             self._connection = connection
-        forks.send(self._connection, forks.Fork(str(directory), rank, start), self._lifeline, 1)
+        forks.send(self._connection, forks.Fork(str(directory), rank, start, self._ports.get(rank)), self._lifeline, 1)
 
     def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
         while self._connection is not None:

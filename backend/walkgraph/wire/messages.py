@@ -182,6 +182,8 @@ class Peer(Message, frozen=True, tag="peer"):
     """Counts starts of this deployment's workers; messages of an older start of a rank are dropped."""
     handles: dict[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
     """Transport -> the argument of its `connect`."""
+    port: int = 0
+    """The TCP port of its host for peers on other hosts; 0: it has none."""
 
 
 class Load(Message, frozen=True, tag="load"):

@@ -1,7 +1,8 @@
 """ZeroMQ sockets: created only here, so that no harmful default of the library remains.
 
 Every socket is bounded (frame size, queue length), never delays an exit, and lives as `ipc://` in the deployment's 0700
-directory, where only the same user reaches it.
+directory, where only the same user reaches it. For processes on other hosts it may also `listen` on TCP, at the address
+of one interface and only for peers that have the deployment's keys (CURVE). Others are refused and counted.
 """
 
 import errno
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from walkgraph.errors import InvalidInput
 from walkgraph.wire.codec import MAX_BYTES, BadMessage, Direction
 from walkgraph.wire.fault_points import FaultPoints
+from walkgraph.wire.processes.host_network import Keys, in_url
 
 MAX_QUEUED = 4096
 """Messages in one direction of one pipe; beyond that a send fails instead of queueing."""
@@ -23,6 +26,10 @@ MAX_FEED = 160
 """Packets of telemetry in flight; a slower reader loses some."""
 _LONGEST_PATH = 107
 """Bytes of a unix socket's path, terminator excluded."""
+_TCP = "tcp://"
+_DOMAIN = "walkgraph"
+"""The name under which peers are judged; without one, whoever knows the public key could connect."""
+_REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 Union = TypeVar("Union")
 Socket = zmq.Socket[bytes]
@@ -94,6 +101,26 @@ def pull(context: Context, bind: str) -> Socket:
     return _bound(_made(context, zmq.PULL), bind)
 
 
+def unbound_pull(context: Context) -> Socket:
+    """For a socket that will only `listen`."""
+    return _made(context, zmq.PULL)
+
+
+def listen(socket: Socket, address: str) -> int:
+    """Let processes on other hosts connect, which have the keys of the socket's context: at this IP address, and no
+    other. Returns the port, which the system chooses. Raises InvalidInput for an address of several interfaces."""
+    _show_keys(socket)
+    socket.setsockopt(zmq.CURVE_SERVER, 1)
+    socket.setsockopt_string(zmq.ZAP_DOMAIN, _DOMAIN)
+    # Nobody is let in while nobody judges.
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    socket.get_monitor_socket(_REFUSED)
+    shown = in_url(address)
+    socket.setsockopt(zmq.IPV6, int(":" in shown))
+    socket.bind(f"{_TCP}{shown}:*")
+    return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+
+
 def push(context: Context, connect: str) -> Socket:
     return _connected(_made(context, zmq.PUSH), connect)
 
@@ -116,6 +143,9 @@ class Reader(Generic[Union]):
         """`frames`: 1 for a bare message, 2 if the first frame names the sender."""
         self.socket = socket
         self.rejected = 0
+        """Frames, and peers that were refused."""
+        self.refusals = refusals(socket)
+        """To be polled with the socket."""
         self._direction = direction
         self._frames = frames
         self._read: deque[tuple[bytes, Union]] = deque()
@@ -128,6 +158,8 @@ class Reader(Generic[Union]):
 
     def drain(self, limit: int = MAX_QUEUED) -> Iterator[tuple[bytes, Union]]:
         """Yield (sender, message) of at most `limit` frames; the sender is empty for one-frame sockets."""
+        if self.refusals is not None:
+            self.rejected += drop(self.refusals)
         for _ in range(limit):
             while self._read:
                 yield self._read.popleft()
@@ -166,6 +198,21 @@ def offer(socket: Socket) -> Callable[[bytes], bool]:
     return send
 
 
+def refusals(socket: Socket) -> Socket | None:
+    """Has a message for each peer that a socket has refused; None if it doesn't `listen`. libzmq waits for its
+    reader."""
+    return socket.get_monitor_socket() if socket.getsockopt(zmq.CURVE_SERVER) else None
+
+
+def drop(socket: Socket) -> int:
+    """Drop all messages that have come; returns how many."""
+    count = 0
+    while socket.poll(0):
+        socket.recv_multipart(zmq.NOBLOCK)
+        count += 1
+    return count
+
+
 def _made(context: Context, kind: int) -> Socket:
     socket = context.socket(kind)
     configure(socket)
@@ -178,8 +225,46 @@ def _bound(socket: Socket, address: str) -> Socket:
 
 
 def _connected(socket: Socket, address: str) -> Socket:
+    if address.startswith(_TCP):
+        keys = _show_keys(socket)
+        socket.setsockopt_string(zmq.CURVE_SERVERKEY, keys.public)
+        socket.setsockopt(zmq.IPV6, int("[" in address))
     socket.connect(address)
     return socket
+
+
+def _show_keys(socket: Socket) -> Keys:
+    """Have the socket show its context's keys to its peers over TCP. Raises InvalidInput if there are none."""
+    context = cast("Any", socket).context
+    keys = context.keys if isinstance(context, DeploymentContext) else None
+    if keys is None:
+        raise InvalidInput("processes of a deployment without keys don't talk over a network; deploy again")
+    socket.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.public)
+    socket.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret)
+    return keys
+
+
+class DeploymentContext(zmq.Context[Any]):
+    """Makes the sockets of a deployment's process. With keys, they may be reached from other hosts, by whoever has the
+    same."""
+
+    keys: Keys | None = None
+    judge: ThreadAuthenticator | None = None
+    """Answers libzmq, on a thread of its own, whether a peer may connect."""
+
+    def admit(self, keys: Keys) -> None:
+        self.keys, self.judge = keys, ThreadAuthenticator(self)
+        self.judge.configure_curve_callback(_DOMAIN, self)
+        self.judge.start()
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """The judge's question: may a peer with this public key connect?"""
+        return self.keys is not None and key.decode() == self.keys.public
+
+    def destroy(self, linger: int | None = None) -> None:
+        if self.judge is not None:
+            self.judge.stop()
+        super().destroy(linger)
 
 
 class FailingSocket(zmq.Socket[bytes]):
@@ -209,12 +294,14 @@ class FailingSocket(zmq.Socket[bytes]):
             raise zmq.ZMQError(errno.ENOMEM)
 
 
-class FailingContext(zmq.Context[Any]):
+class FailingContext(DeploymentContext):
     """Makes sockets with fault points, and is itself one."""
 
     faults: FaultPoints
 
     def socket(self, socket_type: int, *given: Any, **how: Any) -> Any:
+        if "socket_class" in how:  # the judge's own
+            return cast("Any", super()).socket(socket_type, *given, **how)
         if self.faults.due("open.socket"):
             raise zmq.ZMQError(errno.EMFILE)
         made = cast("Any", super()).socket(socket_type, FailingSocket)
@@ -222,10 +309,15 @@ class FailingContext(zmq.Context[Any]):
         return made
 
 
-def context(faults: FaultPoints | None) -> Context:
-    """One of its own for each process."""
-    if faults is None:
+def context(faults: FaultPoints | None, keys: Keys | None = None) -> Context:
+    """One of its own for each process. `keys`: for its peers on other hosts; None: it has none."""
+    if faults is not None:
+        made = FailingContext()
+        made.faults = faults
+    elif keys is not None:
+        made = DeploymentContext()
+    else:
         return zmq.Context()
-    made = FailingContext()
-    made.faults = faults
+    if keys is not None:
+        made.admit(keys)
     return made

@@ -15,6 +15,7 @@ from walkgraph.errors import ErrorInfo, InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.fault_points import Fault
+from walkgraph.wire.processes.host_network import HostNetwork
 from walkgraph.wire.watching import Level, Message
 
 FILE = "spec.json"
@@ -72,6 +73,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     shared_pages: bool = False
     """All runs find the pages of prompts that begin alike, not only those of one owner."""
     limits: Limits = Limits()
+    network: HostNetwork | None = None
+    """Joins the hosts of the plan; None: there is one."""
     fault: Fault | None = None
     """The fault to inject into it, for a test."""
 

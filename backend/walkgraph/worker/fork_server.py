@@ -180,7 +180,7 @@ def main() -> None:
     assigned = ForkServer(socket.socket(fileno=given.listen)).serve()
     gc.set_threshold(*COLLECTIONS)
     gc.enable()
-    serve(Path(assigned.directory), Rank(assigned.rank), assigned.start)
+    serve(Path(assigned.directory), Rank(assigned.rank), assigned.start, assigned.ports)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory, too_little
 from walkgraph.engine.load import KeptOperators, rank_plan
 from walkgraph.engine.loops.spec import LoopCall
-from walkgraph.errors import ErrorInfo, GroupBroken, InvalidInput, WalkgraphError
+from walkgraph.errors import ErrorInfo, GroupBroken, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.placement.host.neighbours import apart, beside
 from walkgraph.placement.transports import arenas, declared_transports
@@ -31,8 +31,10 @@ from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import FaultPoints, fault_points
+from walkgraph.wire.processes.host_network import Ports
 from walkgraph.wire.processes.posting import WorkerPost
-from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
+from walkgraph.wire.spec import DeploymentSpec, read_spec
+from walkgraph.worker.addresses import Addresses
 from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import LoopParts, NoParts
 from walkgraph.worker.io.carrier import Carrier, shared_memory
@@ -52,7 +54,8 @@ _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", 
 """First word of the engine's progress text -> the phase to show; anything else is a warm-up."""
 
 
-def serve(directory: Path, rank: Rank, start: int) -> None:
+def serve(directory: Path, rank: Rank, start: int, ports: Ports | None = None) -> None:
+    """`ports`: those of the conductor, if it is on another host."""
     spec = read_spec(directory)
     here = next(one for one in spec.plan.ranks if one.rank == rank)
     cpus = len(os.sched_getaffinity(0))
@@ -60,24 +63,27 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         # Threads inherit it from the one that starts them, so none may have been started before.
         stand_near(here.device)
     faults = fault_points(spec.fault, directory, f"rank{rank}")
-    context = sockets.context(faults)
+    context = sockets.context(faults, spec.network and spec.network.keys)
+    addresses = Addresses(directory, spec, rank, ports)
     at = sockets.address(directory, f"rank{rank}.{start}")
     inbox = sockets.pull(context, at)
-    conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
+    port = addresses.listen(inbox)
+    conductor = sockets.dealer(context, addresses.conductor, f"{rank}.{start}".encode())
     _stand_on(here.device)
     transports = declared_transports()
     opened = arenas(spec.plan, rank, spec.limits.arena_bytes, transports)
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(transports[name].on_device for name in opened) else None
     carrier = Carrier(rank, opened, memory, faults, apart=apart(spec.plan, rank))
-    post = WorkerPost(directory, rank, start)
-    links = links_of(here)(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan), post)
+    post = WorkerPost(directory, rank, start) if ports is None else None
+    connect = addresses.connect(context)
+    links = links_of(here)(rank, start, conductor, inbox, connect, carrier, Places.of(spec.plan), post)
     if isinstance(links, OtherLinks):
         links.listen(address(directory, rank, start))
-    feed = _feed(spec, context)
+    feed = None if addresses.telemetry is None else sockets.feed(context, addresses.telemetry)
     process = _Process(directory, spec, rank, f"rank {rank}.{start}", cpus, carrier, links, feed, faults)
     try:
-        _send(conductor, m.Hello(rank=rank, peer=carrier.peer(at, start)))
+        _send(conductor, m.Hello(rank=rank, peer=carrier.peer(at, start, port)))
         process.serve()
     finally:
         for peer in links.peers.known:
@@ -264,14 +270,6 @@ def _progress(rank: Rank, conductor: sockets.Socket) -> Callable[[str, float], N
             _send(conductor, m.Progress(rank=rank, phase=phase, fraction=fraction))
 
     return progress
-
-
-def _feed(spec: DeploymentSpec, context: sockets.Context) -> sockets.Socket | None:
-    if spec.telemetry_address is None:
-        return None
-    if not spec.telemetry_address.startswith("ipc://"):
-        raise InvalidInput("the telemetry address must begin with `ipc://`")
-    return sockets.feed(context, spec.telemetry_address)
 
 
 def _send(socket: sockets.Socket, message: m.FromWorker) -> None:

@@ -18,6 +18,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.processes.posting import POST_BYTES, PostSender, WorkerPost, rank_office
 from walkgraph.worker.io import values
 from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.peers import on_this_host
 from walkgraph.worker.shards.broadcast import Broadcast, Receiver, ShardsApart, address
 from walkgraph.worker.shards.shard_links import FirstLinks
 from walkgraph.worker.shards.shared_outside import RepeatedOutside, ToldOutside
@@ -141,7 +142,7 @@ def test_posted_values_are_told_with_their_bytes(tmp_path: Path) -> None:
     dealer = sockets.dealer(context, sockets.address(tmp_path, "workers"), b"0.1")
     inbox = sockets.pull(context, sockets.address(tmp_path, "rank0"))
     post, sender = WorkerPost(tmp_path, rank, 1), PostSender(tmp_path / rank_office(rank), "service")
-    links = FirstLinks(rank, 1, dealer, inbox, context, Carrier(rank, {"shm": 1 << 16}), post=post)
+    links = FirstLinks(rank, 1, dealer, inbox, on_this_host(context), Carrier(rank, {"shm": 1 << 16}), post=post)
     try:
         with streams(tmp_path) as (writer, [reader]):
             links.tell(writer)

@@ -20,6 +20,7 @@ from walkgraph.wire import sockets
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
+from walkgraph.worker.io.peers import on_this_host
 
 A, B = Rank(0), Rank(1)
 R = RunId("r")
@@ -176,7 +177,7 @@ class End:
         self.carrier = Carrier(rank, both(device, 1 << 14), self.memory)
         address = sockets.address(folder, f"rank{rank}")
         conductor = sockets.dealer(context, sockets.address(folder, "nobody"), b"x")
-        self.links = Links(rank, 1, conductor, sockets.pull(context, address), context, self.carrier)
+        self.links = Links(rank, 1, conductor, sockets.pull(context, address), on_this_host(context), self.carrier)
         self.peer = self.carrier.peer(address, 1)
         self.arrived: list[Arrived] = []
         self.failed: list[str] = []

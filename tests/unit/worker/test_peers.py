@@ -214,7 +214,7 @@ def test_what_comes_in_one_frame_with_the_order_to_load_is_obeyed(strangers: Str
 
 def test_a_peer_that_is_started_anew_is_greeted_anew(trio: Trio, tmp_path: Path) -> None:
     desk, one, two = trio
-    again = Worker(two.links._context, tmp_path, 1, start=2)
+    again = Worker(two.links.inbox.context, tmp_path, 1, start=2)
     announce(desk, again)
     again.links.set_peers(peers(one, again))
     one.links.set_peers(peers(one, again))
@@ -226,7 +226,7 @@ def test_a_peer_that_could_not_be_reached_is_tried_again(
     trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, one, two = trio
-    again = Worker(two.links._context, tmp_path, 1, start=2)
+    again = Worker(two.links.inbox.context, tmp_path, 1, start=2)
     announce(desk, again)
     again.links.set_peers(peers(one, again))
     with monkeypatch.context() as full:

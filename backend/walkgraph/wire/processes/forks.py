@@ -11,6 +11,8 @@ import socket
 
 import msgspec
 
+from walkgraph.wire.processes.host_network import Ports
+
 LIFELINE, OUTPUT = 0, 1
 """Files of a `Fork`: a pipe whose other end only the conductor has, and what takes the standard outputs."""
 FILES = 2
@@ -27,6 +29,8 @@ class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
     rank: int
     start: int
     """Number of this start of the rank."""
+    ports: Ports | None = None
+    """Where a rank on another host finds its conductor."""
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked", forbid_unknown_fields=True):

@@ -105,13 +105,14 @@ class Carrier:
         self._opened: dict[Rank, list[str]] = {}
         """Peer -> its transports that can be read here and need confirmation."""
 
-    def peer(self, address: str, start: int) -> m.Peer:
-        """The address and handles that peers connect to."""
+    def peer(self, address: str, start: int, port: int = 0) -> m.Peer:
+        """The address and handles that peers connect to. `port`: for those on other hosts."""
         handles = {name: one.handle() for name, one in self._transports.items()}
         return m.Peer(
             address=address,
             start=start,
             handles={name: handle for name, handle in handles.items() if handle is not None},
+            port=port,
         )
 
     def put(self, tensor: Tensor, to: Rank, *, alone: bool = False) -> m.Ticket | None:

@@ -29,7 +29,7 @@ from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.intake import Intake
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
-from walkgraph.worker.io.peers import SENDER, Peers
+from walkgraph.worker.io.peers import SENDER, Connect, Peers
 from walkgraph.worker.io.pending import HeldMessages
 from walkgraph.worker.io.reports import Reports
 
@@ -51,7 +51,7 @@ class Links:
         start: int,
         conductor: sockets.Socket,
         inbox: sockets.Socket,
-        context: sockets.Context,
+        connect: Connect,
         transport: CarrierLike,
         places: Places | None = None,
         post: WorkerPost | None = None,
@@ -67,7 +67,7 @@ class Links:
         """Messages for peers that aren't known yet."""
         self._inbox = sockets.Reader(inbox, codec.between_workers, frames=2)
         self._rank, self._head = rank, (SENDER.pack(rank, start),)
-        self._context, self._transport = context, transport
+        self._connect, self._transport = connect, transport
         self._intake = Intake(transport)
         self._out: dict[Rank, Outbox] = {}
         self._unreached: dict[Rank, m.Peer] = {}
@@ -75,8 +75,9 @@ class Links:
         self._left: list[Any] = []
         """Notes of messages that were sent."""
         self.poller = zmq.Poller()
-        for socket in (conductor, inbox):
-            self.poller.register(socket, zmq.POLLIN)
+        for socket in (conductor, inbox, self._inbox.refusals):
+            if socket is not None:
+                self.poller.register(socket, zmq.POLLIN)
 
     @property
     def rejected(self) -> int:
@@ -108,7 +109,7 @@ class Links:
                 self._unreached[rank] = peer
                 continue
             self.peers.known[rank] = peer
-            socket = sockets.push(self._context, peer.address)
+            socket = self._connect(rank, peer)
             outbox = self._out[rank] = Outbox(socket, rank, self._head, self._transport, self._left)
             for name in self._transport.opened(rank):
                 outbox.send(OutgoingMessage(m.Opened(transport=name)))

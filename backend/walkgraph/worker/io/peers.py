@@ -2,16 +2,23 @@
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
+from walkgraph.wire import sockets
 
+Connect = Callable[[Rank, m.Peer], sockets.Socket]
+"""Makes a socket whose messages go to a peer's inbox."""
 SENDER = struct.Struct("<II")
 """Header of a frame to a peer: rank and start of the sender."""
 STRANGERS = 1024
 """The most messages kept from starts that the conductor has not named yet. It names them before it starts a run
 there."""
+
+
+def on_this_host(context: sockets.Context) -> Connect:
+    return lambda rank, peer: sockets.push(context, peer.address)
 
 
 class Peers:

@@ -1,0 +1,113 @@
+"""Deployments whose ranks are on two hosts: addresses of this machine that share no sockets but those of a network."""
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.tcp_ports import listening
+from tests.support.yardstick import patience
+from walkgraph.placement.tables import Plan
+from walkgraph.placement.transports import declared_transports
+from walkgraph.telemetry import events as t
+from walkgraph.wire import sockets
+from walkgraph.wire.processes.host_network import HostNetwork, make_keys
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.skipif(not declared_transports()["nixl"].installed, reason="`nixl` is not installed"),
+]
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+NUMBERS = 1 << 15
+
+
+def network() -> HostNetwork:
+    return HostNetwork({"": HERE, "there": THERE}, make_keys())
+
+
+def spread(plan: Plan) -> Plan:
+    """The plan with its second rank on the other host."""
+    first, second = plan.ranks
+    return msgspec.structs.replace(plan, ranks=(first, msgspec.structs.replace(second, host="there")))
+
+
+async def outputs(deployment: Deployment, tasks: Mapping[str, Mapping[str, Any]]) -> list[dict[str, list[object]]]:
+    runs = [deployment.submit(task, params) for task, params in tasks.items()]
+    ends = [await deployment.end(run) for run in runs]
+    assert [end.error for end in ends] == [None] * len(runs)
+    return [dict(deployment.outputs[run]) for run in runs]
+
+
+FERRY: dict[str, Any] = {"times": 4, "numbers": NUMBERS}
+STATES: dict[str, dict[str, Any]] = {task: {"prompt": 20, "seed": 5} for task in ("write", "part_ways", "peek")}
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks"),
+    [("synthetic_states", STATES), ("synthetic_streams", {"windows": {"items": 11}})],
+)
+async def test_answers_are_those_of_one_rank(name: str, tasks: dict[str, dict[str, Any]]) -> None:
+    async with deployed(*plan_named(name, 1)) as alone:
+        expected = await outputs(alone, tasks)
+    graph, plan = plan_named(name)
+    async with deployed(graph, spread(plan), network=network()) as deployment:
+        assert await outputs(deployment, tasks) == expected
+
+
+async def test_a_rank_on_another_host_tells_what_it_does_and_comes_back(tmp_path: Path) -> None:
+    graph, plan = plan_named("synthetic_loops")
+    context = zmq.Context()
+    telemetry = sockets.pull(context, f"ipc://{tmp_path}/t")
+    joined = network()
+    async with deployed(graph, spread(plan), telemetry=f"ipc://{tmp_path}/t", network=joined) as deployment:
+        expected = await outputs(deployment, {"ferry": FERRY})
+        conductor, near, far = deployment.process.pid, deployment.pid(0), deployment.pid(1)
+        assert {at for at, _ in listening(conductor)} == {HERE}
+        assert len(listening(conductor)) == 2, "for messages of ranks, and for their telemetry"
+        assert HERE in {at for at, _ in listening(near)}
+        assert THERE in {at for at, _ in listening(far)}
+        run = deployment.submit("ferry", {"times": 1_000_000, "numbers": NUMBERS})
+        os.kill(far, signal.SIGKILL)
+        error = (await deployment.end(run)).error
+        assert error is not None
+        assert error.code == "worker_lost"
+        await deployment.until(lambda: deployment.status.state == "ready")
+        assert await outputs(deployment, {"ferry": FERRY}) == expected
+        await deployment.until(lambda: deployment.status.running == 0)
+    packets: list[t.Packet] = []
+    while telemetry.poll(200):
+        packets.append(t.decode(telemetry.recv()))
+    ran = {packet.source for packet in packets if any(isinstance(event, t.Activity) for event in packet.events)}
+    assert ran == {"rank 0.1", "rank 1.2", "rank 1.3"}
+    context.destroy(linger=0)
+
+
+async def test_a_conductor_takes_nobody_without_its_keys() -> None:
+    graph, plan = plan_named("synthetic_loops")
+    async with deployed(graph, spread(plan), network=network()) as deployment:
+        others = sockets.context(None, make_keys())
+        try:
+            for at, port in listening(deployment.process.pid):
+                told = ends_of(sockets.dealer(others, f"tcp://{at}:{port}", b"1.1"))
+                assert zmq.EVENT_HANDSHAKE_SUCCEEDED not in told
+        finally:
+            others.destroy(linger=0)
+        assert await outputs(deployment, {"ferry": FERRY})
+
+
+def ends_of(socket: sockets.Socket) -> set[int]:
+    """What becomes of the first connections of a socket, which is closed then."""
+    told: list[int] = []
+    with socket, socket.get_monitor_socket() as monitor:
+        while told.count(zmq.EVENT_DISCONNECTED) < 2 and zmq.EVENT_HANDSHAKE_SUCCEEDED not in told:
+            assert monitor.poll(1000 * patience(60)), "nothing becomes of them"
+            told.append(int(recv_monitor_message(monitor)["event"]))
+        socket.disable_monitor()
+    return set(told)
