@@ -19,8 +19,8 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
-from walkgraph.engine.loops.loop_slots import SlotTables
 from walkgraph.engine.loops.program import Program
+from walkgraph.engine.loops.slot_tables import PackedEntry, SlotTables
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -216,6 +216,30 @@ def test_what_can_not_be_taken_from_its_row_ends_that_run_alone(monkeypatch: pyt
     for run in "ab":
         here.drop(run)
     here.states.audit()
+
+
+def test_a_slot_that_can_not_be_filled_ends_its_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, fill = walking(), SlotTables.fill
+
+    def fills(self: SlotTables, entries: Sequence[PackedEntry]) -> None:
+        fill(self, entries[:1])
+        if any(value == 2.0 for one in entries for value in one.cells.values()):
+            raise torch.OutOfMemoryError("no room")
+        fill(self, entries)
+
+    monkeypatch.setattr(SlotTables, "fill", fills)
+    each, done = serve(here, *(loop(run, value, 5) for run, value in zip("abc", (1.0, 2.0, 3.0), strict=True)))
+    assert each == {"a": naive(1.0, 5), "c": naive(3.0, 5)}
+    assert {run: end.error and end.error.code for run, end in done.items()} == {
+        "a": None,
+        "b": "out_of_memory",
+        "c": None,
+    }
+    for run in "abc":
+        here.drop(run)
+    here.states.audit()
+    each, _ = serve(here, loop("d", 4.0, 5))
+    assert each == {"d": naive(4.0, 5)}
 
 
 def test_a_loop_without_room_for_one_iteration_is_told_what_is_full() -> None:

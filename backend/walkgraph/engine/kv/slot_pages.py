@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows
-from walkgraph.engine.device.cuda_streams import listed
+from walkgraph.engine.device.packed_tables import PackedNumbers, PackedTables, Shape
 from walkgraph.engine.kv.pool import Pool
 
 MOST_PAGES = 4096
 """The most pages of one sequence; longer ones are not served in device loops."""
+_PAGES, _FRACTIONS = "pages", "fractions of "
+"""Names of tables."""
 
 
 def most_pages(pool: Pool) -> int:
@@ -44,42 +46,64 @@ class Grown(NamedTuple):
 NOTHING = Grown(0, 0)
 
 
+def tables_of(
+    pools: Mapping[str, Pool], widths: Mapping[str, int], table: int, fractions: Collection[str]
+) -> dict[str, tuple[Shape, torch.dtype]]:
+    """The tables that `SlotPages` takes, for so many slots."""
+    sequences = sum(table * widths.get(name, 1) for name in pools)
+    most = max(map(most_pages, pools.values()), default=0)
+    return {_PAGES: ((sequences, most), torch.int32)} | {
+        _FRACTIONS + name: ((table,), torch.float32) for name in pools if name in fractions
+    }
+
+
 class SlotPages:
     def __init__(
         self,
         pools: Mapping[str, Pool],
         widths: Mapping[str, int],
+        tables: PackedTables,
         counters: Tensor,
         fractions: Collection[str] = (),
     ) -> None:
-        """`pools`: that of each paged state. `counters`: int32 `[2S, T]`: the lengths of all states, then their
-        positions; the program updates them. `fractions`: states whose positions may be fractions."""
+        """`pools`: that of each paged state. `tables`: with those of `tables_of`. `counters`: int32 `[2S, T]`: the
+        lengths of all states, then their positions; the program updates them. `fractions`: states whose positions may
+        be fractions."""
         self.pools, self._counters, device = dict(pools), counters, counters.device
         self.table = counters.shape[1]
         self.order = {name: index for index, name in enumerate(self.pools)}
         self._widths = [widths.get(name, 1) for name in self.pools]
         self._starts = [0, *accumulate(self.table * width for width in self._widths)]
-        most = max(map(most_pages, self.pools.values()), default=0)
-        self.pages = torch.zeros(self._starts[-1], most, dtype=torch.int32, device=device)
+        self._tables = tables
+        self.pages = tables[_PAGES]
         """`[N, P]`"""
+        shapes = [(self.table, width * self.pages.shape[1]) for width in self._widths]
+        self._slots = {name: self._of(name).view(shape) for name, shape in zip(self.pools, shapes, strict=True)}
+        """The pages of each state by slot, `[T, w * P]`."""
         for name, pool in self.pools.items():
-            self._of(name).fill_(pool.spare)
-        self._fractions = {name: torch.zeros(self.table, device=device) for name in self.order if name in fractions}
+            self._slots[name].fill_(pool.spare)
+        self._fractions = {name: tables[_FRACTIONS + name] for name in self.order if name in fractions}
         """Fractions that are added to the positions, float32 `[T]`."""
         self._count = {width: torch.arange(width, dtype=torch.int32, device=device) for width in set(self._widths)}
 
-    def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]) -> None:
-        """Fill in the pages of a slot's states, in the form of `Entry.paged`."""
+    def put(
+        self, packed: PackedNumbers, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]
+    ) -> None:
+        """Add the pages of a slot's states, in the form of `Entry.paged`, for a slot that is cleared before they are
+        written."""
         for name, index in self.order.items():
-            sequences, width = held[name][0], self._widths[index]
-            count, spare = max(map(len, sequences), default=0), self.pools[name].spare
-            padded = [[*pages, *[spare] * (count - len(pages))] for pages in sequences]
-            table = self._of(name)[slot * width : (slot + 1) * width]
-            numbers = listed(padded, table.device, torch.int32).view(width, count)
-            table[:, :count].copy_(numbers, non_blocking=True)
-            table[:, count:].fill_(spare)
+            sequences, _, place = held[name]
+            width = self._widths[index]
+            first = self._starts[index] + slot * width
+            for row, pages in zip(range(first, first + width), sequences, strict=True):
+                self._tables.put(packed, _PAGES, row, pages)
             if name in self._fractions:
-                self._fractions[name][slot].fill_(held[name][2] % 1)
+                self._tables.put(packed, _FRACTIONS + name, 0, (place % 1,), slot)
+
+    def clear(self, slots: Tensor) -> None:
+        """Fill the pages of these slots, int64 `[B]`, with spare ones, in stream order."""
+        for name, pool in self.pools.items():
+            self._slots[name].index_fill_(0, slots, pool.spare)
 
     def _of(self, name: str) -> Tensor:
         """The pages of a state, `[T * w, P]`."""

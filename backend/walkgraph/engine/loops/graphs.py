@@ -25,8 +25,9 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.body import Bodies, Body, Form, Forms, Loaded, Made
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
-from walkgraph.engine.loops.loop_slots import LoopSlots, SlotTables, slot_bytes
+from walkgraph.engine.loops.loop_slots import LoopSlots
 from walkgraph.engine.loops.program import Buffers, Program
+from walkgraph.engine.loops.slot_tables import SlotTables, slot_bytes
 from walkgraph.engine.loops.spec import LoopCall, Place
 from walkgraph.errors import ErrorInfo
 from walkgraph.layers import invariance

@@ -366,7 +366,13 @@ class LoopSlotsLike(Protocol):
     """Bytes of a value of each channel to a peer."""
 
     def enter(self, run: LoopRun, slot: int) -> EnteredLike:
-        """Fill a slot with the run's entering values, or with the content of the slot that it left."""
+        """Give a run a slot, for its entering values or for the content of the slot that it left. The slot is filled by
+        `fill`."""
+        ...
+
+    def fill(self, runs: Sequence[LoopRun]) -> None:
+        """Fill the slots of runs that have entered, before anything of them is launched. If it raises, it can be called
+        again."""
         ...
 
     def put_items(self, slot: int, items: StreamItems) -> None:

@@ -1,230 +1,29 @@
-"""The slots of a batch group: the tables of the runs in them (counters, parameters, page tables, values between
-iterations), how a run enters a slot, and what it gets back when it leaves.
+"""The slots of a batch group: how runs enter them, and what a run gets back when it leaves.
 
-A *slot* is a row of these tables. The last row is padding: when a run ends, the device replaces its slot by that row.
-`SlotPages` keeps the pages of the cached sequences.
-
-Shape letters: T rows of the tables, B rows of a batch, K iterations of a launch.
+Runs enter in two steps. `enter` reserves what a run needs, and packs the content of its slot on the host. `fill` fills
+the slots of all runs that have entered together.
 """
 
 from bisect import bisect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed, Outputs, StateKey
-from walkgraph.abi.step import Row
-from walkgraph.engine.device.cuda_streams import HostCopies, listed, sent
+from walkgraph.engine.device.cuda_streams import HostCopies
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
-from walkgraph.engine.kv.pool import Pool, zeros
-from walkgraph.engine.kv.slot_pages import NOTHING, Grown, SlotPages, most_pages
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.body import ITEM, SERIES, SKIPPED, Body, Form, Forms, UseStep, form_of
+from walkgraph.engine.loops.body import SKIPPED, Body, Form, Forms, form_of
 from walkgraph.engine.loops.loop_runs import LoopRun
 from walkgraph.engine.loops.named_states import appended_tokens, named_states
+from walkgraph.engine.loops.slot_tables import Entry, PackedEntry, SlotTables, channel_bytes
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place, StreamItems
-from walkgraph.layers import channels
-from walkgraph.layers.rows import Tables
-
-# ── tables ──
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """The initial content of a slot."""
-
-    times: int
-    first: int
-    """The next iteration: 0, unless the loop goes on after it had left its slot."""
-    ints: Sequence[int]
-    """For each use, its seed, then its `ints`."""
-    floats: Sequence[float]
-    """The `floats` of each use in order; `series` likewise."""
-    series: Sequence[Sequence[float]]
-    cells: Mapping[Place, Tensor]
-    """Entering values, by the use and port that read them; or everything that `cells_of` returned."""
-    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, float]]
-    """State -> the pages of its sequences, and the length and position that all of them share."""
-    tensors: Mapping[str, Tensor | None]
-
-
-class Columns(NamedTuple):
-    """The first columns of a use's parameters in the tables."""
-
-    ints: int
-    """Column of its seed, followed by those of its `ints`."""
-    floats: int
-    series: int
-
-
-def columns_of(uses: Sequence[UseStep]) -> list[Columns]:
-    found = [Columns(0, 0, 0)]
-    for use in uses:
-        at = found[-1]
-        found.append(Columns(at.ints + 1 + len(use.ints), at.floats + len(use.floats), at.series + len(use.series)))
-    return found
-
-
-class SlotTables:
-    """The slots of one batch group, on one device."""
-
-    def __init__(self, body: Body, pools: Mapping[str, Pool], slots: int, device: torch.device) -> None:
-        """`pools`: paged state -> its pool."""
-        self.body, self.device, self.slots = body, device, slots
-        self.pad = slots
-        states = dict.fromkeys(use.states[slot] for use in body.uses for slot in use.paged)
-        table, count = slots + 1, len(states)
-        self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
-        """Iteration, then the lengths of all paged states, then their positions."""
-        fractions = {use.states[slot] for use in body.uses for slot in use.paged if slot in use.spec.fractions}
-        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:], fractions)
-        self.times = torch.zeros(table, dtype=torch.int32, device=device)
-        self.live = torch.zeros(table, dtype=torch.bool, device=device)
-        self.columns = columns_of(body.uses)
-        ints, floats, series = self.columns[-1]
-        self.ints = torch.zeros(table, ints, dtype=torch.int64, device=device)
-        """For each use: its seed, then its parameters."""
-        self.floats = torch.zeros(table, floats, device=device)
-        self.series = torch.zeros(table, series, max(1, body.steps), device=device)
-        self.layout = cells_in(body)
-        self.cells = {place: self._table(row) for place, row in self.layout.rows.items()}
-        self.tensors = {name: self._table(row) for name, row in body.tensors.items()}
-        self.begins = {name: self._table(row) for name, row in body.tensors.items() if name in body.anew}
-        """For states that begin anew: their content at the start of every iteration."""
-        self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
-        """Links as in `layers.channels`."""
-        self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
-        self._coming: dict[Place, list[tuple[int, StreamItems]]] = {}
-        """Items of streams with their slots, until the next launch."""
-
-    def pages_at_most(self, state: str) -> int:
-        """The most pages of a sequence of this state."""
-        return most_pages(self.pages.pools[state])
-
-    def enter(self, slot: int, entry: Entry) -> None:
-        """Fill a slot, in stream order: earlier launches don't see it, later ones do."""
-        # Items may be waiting for a run that had the slot before.
-        self.fill_in()
-        self.pages.enter(slot, entry.paged)
-        stands = [entry.paged[name] for name in self.pages.order]
-        lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
-        counters = listed([entry.first, *lengths, *map(int, positions)], self.device, torch.int32)
-        self.counters[:, slot].copy_(counters, non_blocking=True)
-        self.ints[slot].copy_(listed(entry.ints, self.device), non_blocking=True)
-        if entry.floats:
-            self.floats[slot].copy_(listed(entry.floats, self.device), non_blocking=True)
-        for index, numbers in enumerate(entry.series):
-            self.series[slot, index, : len(numbers)].copy_(listed(numbers, self.device), non_blocking=True)
-        for place, value in entry.cells.items():
-            cell = self.cells[place][slot]
-            (cell[: len(value)] if place in self.layout.sequences else cell).copy_(sent(value, self.device))
-        for name, value in entry.tensors.items():
-            for table in (self.tensors[name], *([self.begins[name]] if name in self.begins else ())):
-                table[slot].zero_() if value is None else table[slot].copy_(value)
-        self.times[slot].fill_(entry.times)
-        self.live[slot].fill_(True)
-
-    def link(self, slot: int, links: Sequence[int]) -> None:
-        """Set the addresses of a slot's channels, as in `layers.channels`."""
-        self.links[slot].copy_(listed(links, self.device), non_blocking=True)
-
-    def put_items(self, slot: int, items: StreamItems) -> None:
-        """Note what a stream has brought, for `fill_in`."""
-        self._coming.setdefault(items.place, []).append((slot, items))
-
-    def fill_in(self) -> None:
-        """Copy the items that have come since the last launch to their slots, in stream order: those of all runs
-        together, because each copy takes the host longer than the device."""
-        for place, coming in self._coming.items():
-            cell = self.cells[place]
-            steps, shape = cell.shape[1], cell.shape[2:]
-            given, rows = [items.values for _, items in coming], list[int]()
-            for (slot, items), one in zip(coming, given, strict=True):
-                start = slot * steps + items.first
-                rows += range(start, start + one.shape[0])
-            if any(one.device != given[0].device for one in given):
-                given = [sent(one, self.device) for one in given]
-            at, values = sent(torch.tensor(rows), self.device), sent(torch.cat(given).to(cell.dtype), self.device)
-            cell.flatten(0, 1).index_copy_(0, at, values.view(-1, *shape))
-        self._coming.clear()
-
-    def value(self, place: Place, slot: int) -> Tensor:
-        """A copy of the last value of one of the body's `last` outputs."""
-        return self.cells[self.layout.readers[place]][slot].clone()
-
-    def cells_of(self, slot: int) -> dict[Place, Tensor]:
-        """Copies of all values that later iterations read, for the `Entry` of another slot."""
-        self.fill_in()
-        return {place: cell[slot].clone() for place, cell in self.cells.items()}
-
-    def tensor(self, state: str, slot: int) -> Tensor:
-        return self.tensors[state][slot].clone()
-
-    def _table(self, row: Row) -> Tensor:
-        return zeros((self.slots + 1, *row.shape), row.dtype, self.device)
-
-
-@dataclass(slots=True)
-class CellLayout:
-    """The values that a slot keeps between iterations, named by the port that reads them; those read only at the end,
-    by the output that writes them."""
-
-    rows: dict[Place, Row] = field(default_factory=dict[Place, Row])
-    writes: dict[Place, Place] = field(default_factory=dict[Place, Place])
-    """Cell -> the output that writes its next value."""
-    readers: dict[Place, Place] = field(default_factory=dict[Place, Place])
-    """Output -> the cell with its last value."""
-    sequences: set[Place] = field(default_factory=set[Place])
-    """Cells with a slice for every iteration."""
-
-
-def cells_in(body: Body) -> CellLayout:
-    cells = CellLayout()
-    for index, use in enumerate(body.uses):
-        for port, source in use.sources.items():
-            if source.kind in ("entering", "carried", "behind"):
-                cells.rows[index, port] = use.spec.inputs[port]
-            if source.kind in SERIES:
-                cells.sequences.add((index, port))
-                shape, dtype = use.spec.inputs[port]
-                cells.rows[index, port] = Row((body.steps, *shape), dtype)
-            if source.kind == "carried" and source.place is not None:
-                cells.writes[index, port] = source.place
-                cells.readers.setdefault(source.place, (index, port))
-    for place in body.last:
-        if place not in cells.readers:
-            key = (place[0], f"{place[1]}>")
-            cells.rows[key], cells.writes[key], cells.readers[place] = body.output(place), place, key
-    return cells
-
-
-def channel_bytes(body: Body) -> tuple[list[int], list[int]]:
-    """Bytes of a value of each channel that is read, and of each that is written."""
-    reads = [bytes_of(body.uses[use].spec.inputs[port]) for (use, port), _ in body.reads]
-    return reads, [bytes_of(body.output(place)) for place in body.sends]
-
-
-def slot_bytes(body: Body) -> int:
-    """Bytes of the values in one slot, without its page tables."""
-    cells = [bytes_of(row) for row in cells_in(body).rows.values()]
-    return sum(cells) + sum(map(bytes_of, body.tensors.values()))
-
-
-def bytes_of(row: Row) -> int:
-    return row.dtype.itemsize * int(torch.Size(row.shape).numel())
-
-
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // 16) * 16
-
-
-# ── in and out ──
 
 
 @dataclass(slots=True)
@@ -240,6 +39,8 @@ class Entered:
     """The message to the client if full states end it."""
     contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
     """Contents of its cached states when it entered, by state."""
+    packed: PackedEntry | None = None
+    """The content of its slot, until that is filled."""
 
 
 class LoopSlots:
@@ -267,9 +68,9 @@ class LoopSlots:
 
     @torch.inference_mode()
     def enter(self, run: LoopRun, slot: int) -> Entered:
-        """Enter a run into a slot. A run that has left a slot goes on where it was, with its cells from there. Raises
-        `OutOfPages` and `CallFailed`; then no state has changed, except that states which begin anew are renewed and
-        empty wide states have their sequences."""
+        """Enter a run into a slot, which `fill` then fills. A run that has left a slot goes on where it was, with its
+        cells from there. Raises `OutOfPages` and `CallFailed`; then no state has changed, except that states which
+        begin anew are renewed and empty wide states have their sequences."""
         call, first = run.call, run.done
         for key in call.anew:
             self._states.renew(key, *call.anew[key])
@@ -293,11 +94,18 @@ class LoopSlots:
             paged=held,
             tensors={name: self._states.tensors.get(call.states[name]) for name in self._tables.tensors},
         )
-        self._tables.enter(slot, entry)
+        entered.packed = self._tables.pack(slot, entry)
         for items in run.items:
             self._tables.put_items(slot, items)
         run.items.clear()
         return entered
+
+    @torch.inference_mode()
+    def fill(self, runs: Sequence[LoopRun]) -> None:
+        entered: list[Entered] = [run.entered for run in runs]
+        self._tables.fill([one.packed for one in entered if one.packed is not None])
+        for one in entered:
+            one.packed = None
 
     def put_items(self, slot: int, items: StreamItems) -> None:
         self._tables.put_items(slot, items)
@@ -455,26 +263,20 @@ class LoopSlots:
 
 
 def _entering(call: LoopCall, body: Body) -> dict[Place, Tensor]:
-    items = {
-        (index, port): torch.full((body.steps, *ITEM.shape), -1, dtype=ITEM.dtype)
-        for index, use in enumerate(body.uses)
-        for port, source in use.sources.items()
-        if source.kind == "item"
-    }
-    return items | {
-        (index, port): torch.as_tensor(_read(call, source), dtype=use.spec.inputs[port].dtype)
+    return {
+        (index, port): _read(call, source, use.spec.inputs[port].dtype)
         for index, use in enumerate(body.uses)
         for port, source in use.sources.items()
         if source.enters
     }
 
 
-def _read(call: LoopCall, source: LoopSource) -> Any:
-    """The part of an entering value that the loop reads."""
+def _read(call: LoopCall, source: LoopSource, dtype: torch.dtype) -> Tensor:
+    """The part of an entering value that the loop reads. `dtype`: that of a value which is no tensor."""
     value = source.given(call.values)
-    if not source.sliced:
-        return value
-    return value[: call.times] if source.kind == "each" else value[0]
+    if source.sliced:
+        value = value[: call.times] if source.kind == "each" else value[0]
+    return value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=dtype)
 
 
 def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:

@@ -20,7 +20,7 @@ from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, cap
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.slot_pages import NOTHING, Grown, IterationPages
 from walkgraph.engine.loops.body import SERIES, SKIPPED, Form, UseStep, fed_ports
-from walkgraph.engine.loops.loop_slots import SlotTables, aligned, bytes_of
+from walkgraph.engine.loops.slot_tables import SlotTables, aligned, bytes_of
 from walkgraph.engine.loops.spec import DeviceChoice, LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows

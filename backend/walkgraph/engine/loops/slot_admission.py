@@ -132,6 +132,7 @@ class SlotAdmission:
             return
         self._changed = False
         short: dict[BatchGroup, list[LoopRun]] = {}
+        entered: dict[BatchGroup, list[LoopRun]] = {}
         for run in self._queue.take():
             try:
                 group = self._groups.of(run)
@@ -139,12 +140,15 @@ class SlotAdmission:
                     self._queue.put(run)
                 elif group.free:
                     self._enter(group, run)
+                    entered.setdefault(group, []).append(run)
                 else:
                     short.setdefault(group, []).append(run)
             except Exception as raised:  # noqa: BLE001 (a failed entry ends only that run)
                 self.peers.end(run.call, None, halt=True)
                 error = self._device.failure(run.call, raised)
                 self._events.append(LoopDone(run.call, None, error, 0, False, 0.0, 0.0, 1))
+        for group, runs in entered.items():
+            self._fill(group, runs)
         for group, queued in short.items():
             for run in queued:
                 self._queue.put(run)
@@ -183,6 +187,18 @@ class SlotAdmission:
             run.linked, run.follows = False, self.peers.follow(run.call)
             self._link(group, run, slot)
         group.take_slot(run, slot)
+
+    def _fill(self, group: BatchGroup, runs: Sequence[LoopRun]) -> None:
+        """Fill the slots of runs that have entered: together, because each copy takes the host longer than the
+        device."""
+        try:
+            group.slots.fill(runs)
+        except Exception as raised:  # noqa: BLE001 (a slot that can't be filled ends only its run)
+            if len(runs) == 1:
+                self.fail(group, runs[0], raised)
+                return
+            for run in runs:
+                self._fill(group, [run])
 
     def _free(self, group: BatchGroup, run: LoopRun) -> None:
         group.free_slot(run)

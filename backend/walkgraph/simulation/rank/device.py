@@ -136,6 +136,8 @@ class SimulatedSlots:
         run.items.clear()
         return EnteredSlot(run.call.times, "", IterationForms(run.call))
 
+    def fill(self, runs: Sequence[LoopRun]) -> None: ...
+
     def put_items(self, slot: int, items: StreamItems) -> None:
         self.cells[slot].loop.put_items(items)
 
