@@ -342,6 +342,12 @@ def worker_environment() -> dict[str, str]:
     return {"UCX_NET_DEVICES": "lo", **os.environ, **chosen}
 
 
+def use_interface(name: str) -> None:
+    """Have what this process sends by NIXL go over a network interface, unless the user has named another."""
+    if os.environ.get("UCX_NET_DEVICES", "lo") == "lo":
+        os.environ["UCX_NET_DEVICES"] = name
+
+
 def openmp_threads() -> int | None:
     """OMP_NUM_THREADS, the most threads that a process shall compute with; None where it isn't set, or is no number.
     Of a list, which has an entry for each level of nesting, the first counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from walkgraph.settings import (
     openmp_threads,
     prepare_home,
     read_token,
+    use_interface,
     write_private,
 )
 
@@ -127,3 +129,14 @@ def test_the_limit_of_threads_is_that_of_openmp(
     if value is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert openmp_threads() == threads
+
+
+@pytest.mark.parametrize(("named", "used"), [(None, "eth7"), ("lo", "eth7"), ("mlx5_0:1", "mlx5_0:1")])
+def test_nixl_uses_the_hosts_interface_unless_the_user_names_one(
+    monkeypatch: pytest.MonkeyPatch, named: str | None, used: str
+) -> None:
+    monkeypatch.setenv("UCX_NET_DEVICES", named or "")
+    if named is None:
+        monkeypatch.delenv("UCX_NET_DEVICES")
+    use_interface("eth7")
+    assert os.environ["UCX_NET_DEVICES"] == used

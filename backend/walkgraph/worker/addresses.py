@@ -6,9 +6,10 @@ from pathlib import Path
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.placement.host.neighbours import apart
+from walkgraph.settings import use_interface
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
-from walkgraph.wire.processes.host_network import HostNetwork, Ports
+from walkgraph.wire.processes.host_network import HostNetwork, Ports, interface_of
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec
 from walkgraph.worker.io.peers import Connect
 
@@ -21,8 +22,12 @@ class Addresses:
         self._apart, self._here = apart(spec.plan, rank), self._hosts[rank]
 
     def listen(self, inbox: sockets.Socket) -> int:
-        """Let peers on other hosts connect; returns the port. 0: there are none."""
-        return sockets.listen(inbox, self._network.address(self._here)) if self._apart else 0
+        """Let peers on other hosts connect; returns the port. 0: there are none. Raises InvalidInput if this host
+        doesn't have the address that it has in the network."""
+        if not self._apart:
+            return 0
+        use_interface(interface_of(self._network.address(self._here)))
+        return sockets.listen(inbox, self._network.address(self._here))
 
     @property
     def conductor(self) -> str:

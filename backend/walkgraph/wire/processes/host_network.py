@@ -8,12 +8,20 @@ Processes listen on ports that the system chooses, and tell each other only thes
 hosts.
 """
 
+import fcntl
+import socket
+import struct
 from ipaddress import ip_address
+from pathlib import Path
 
 import msgspec
 import zmq
 
 from walkgraph.errors import InvalidInput
+
+_SIOCGIFADDR = 0x8915
+_IPV6 = Path("/proc/net/if_inet6")
+"""A line for each address: 32 hexadecimal digits, four other words, the interface."""
 
 
 class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,3 +72,28 @@ def in_url(address: str) -> str:
     if found is None or found.is_unspecified or found.is_multicast:
         raise InvalidInput(f"`{address}` is not the IP address of one interface; name that of the hosts' network")
     return f"[{found}]" if found.version == 6 else str(found)
+
+
+def interface_of(address: str) -> str:
+    """The interface of this host with an IP address. Raises InvalidInput if there is none."""
+    wanted = ip_address(address)
+    if wanted.is_loopback:
+        return "lo"
+    if wanted.version == 6:
+        lines = (line.split() for line in _IPV6.read_text().splitlines())
+        found = [name for digits, *_, name in lines if bytes.fromhex(digits) == wanted.packed]
+    else:
+        found = [name for _, name in socket.if_nameindex() if _ipv4(name) == wanted.packed]
+    if not found:
+        raise InvalidInput(f"no interface of this host has the address `{address}`; name one of its own")
+    return found[0]
+
+
+def _ipv4(interface: str) -> bytes | None:
+    """An interface's first IPv4 address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            told = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", interface.encode()))
+        except OSError:
+            return None
+    return told[20:24]

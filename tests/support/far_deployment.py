@@ -1,0 +1,100 @@
+"""A deployment over two hosts, told what to do by lines of JSON: it runs on the first, `python -m ... NAMESPACES`.
+
+The conductor and rank 0 are on the host of this process, rank 1 is on the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.host_forks import HostForks
+from tests.support.namespaces import Host
+from walkgraph.conductor.client import Limits
+from walkgraph.wire.processes.host_network import HostNetwork, make_keys
+
+
+class FarDeployment:
+    """The process, from outside."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, what: str, *given: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps([what, *given]), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        assert line, "the process has ended"
+        return json.loads(line)
+
+    def answers(self, tasks: dict[str, dict[str, Any]]) -> list[Any]:
+        """Errors and outputs of runs, which are all submitted at once."""
+        return [self.ask("end", run) for run in [self.ask("submit", task, params) for task, params in tasks.items()]]
+
+
+@contextmanager
+def far_deployment(here: Host, there: Host, graph: str, **limits: float) -> Iterator[FarDeployment]:
+    """A bundled graph of two ranks, ready."""
+    words = json.dumps([graph, [here.address, there.address], there.command(), limits])
+    command = here.command(sys.executable, "-m", "tests.support.far_deployment", words)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        deployment = FarDeployment(process)
+        assert deployment.ask("ready")
+        yield deployment
+        process.communicate()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def answer(deployment: Deployment, what: str, *given: Any) -> Any:
+    match what, given:
+        case "ready", ():
+            await deployment.until(lambda: deployment.process.status is not None and deployment.status.state == "ready")
+            return True
+        case "submit", (task, params):
+            return deployment.submit(task, params)
+        case "end", (run,):
+            error = (await deployment.end(run)).error
+            return [error and error.code, deployment.outputs[run]]
+        case "ended", (run, seconds):
+            try:
+                await deployment.end(run, seconds)
+            except TimeoutError:
+                return False
+            return True
+        case _:
+            raise ValueError(what)
+
+
+async def serve(graph_name: str, addresses: list[str], there: list[str], limits: dict[str, Any]) -> None:
+    graph, plan = plan_named(graph_name)
+    first, second = plan.ranks
+    plan = msgspec.structs.replace(plan, ranks=(first, msgspec.structs.replace(second, host="there")))
+    network = HostNetwork({"": addresses[0], "there": addresses[1]}, make_keys())
+    with tempfile.TemporaryDirectory(prefix="wg") as folder:
+        servers = HostForks(Path(folder), [[], there], {0: 0, 1: 1})
+        try:
+            async with deployed(
+                graph, plan, Limits(**limits), ready=False, forks=servers, network=network
+            ) as deployment:
+                while line := await asyncio.to_thread(sys.stdin.readline):
+                    print(json.dumps(await answer(deployment, *json.loads(line))), flush=True)
+        finally:
+            servers.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(*json.loads(sys.argv[1])))
