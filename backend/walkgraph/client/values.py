@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import wave
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,9 @@ class Picture(Binary):
         if not callable(getattr(pixels, "save", None)):
             image = _drawn(pixels)
         buffer = io.BytesIO()
-        image.save(buffer, format="PNG")
+        # Only runs of one byte are searched. The default takes three to six times as long, for a camera's picture of
+        # 224 by 224 up to 15 ms, and saves at most a tenth of the bytes.
+        image.save(buffer, format="PNG", compress_type=zlib.Z_RLE)
         return cls(buffer.getvalue(), "image/png")
 
     @classmethod
