@@ -12,8 +12,9 @@ A method that describes a call is declared with `described`. On a `Blocking` cli
 from __future__ import annotations
 
 import functools
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
@@ -80,14 +81,14 @@ class Call(Generic[T]):
     def request(self, http: httpx.Client | httpx.AsyncClient, seconds: float) -> httpx.Request:
         """Build the request; `seconds` is the timeout to connect and to send."""
         timeout = httpx.Timeout(seconds, read=self.seconds)
+        headers = dict(self.headers)
         body: dict[str, Any] = {} if self.body is _NOTHING else {"json": self.body}
         if self.frames:
-            parts = [(str(k), (str(k), data, "application/octet-stream")) for k, data in enumerate(self.frames)]
-            text = msgspec.json.encode(self.body)
-            body = {"files": [("request", ("request", text, "application/json")), *parts]}
-        return http.build_request(
-            self.method, self.path, params=dict(self.params), headers=dict(self.headers), timeout=timeout, **body
-        )
+            boundary = secrets.token_hex(16)
+            headers["Content-Type"] = f"multipart/form-data; boundary={boundary}"
+            body = {"content": _form(boundary, msgspec.json.encode(self.body), self.frames)}
+        url, params = _address(str(http.base_url), self.path), dict(self.params) or None
+        return http.build_request(self.method, url, params=params, headers=headers, timeout=timeout, **body)
 
     def answer(self, answer: httpx.Response) -> T:
         """Read the answer. Raises ProblemError; ClientError for an answer that can't be read."""
@@ -112,6 +113,23 @@ class Call(Generic[T]):
         except ValueError:
             content = None
         raise refused(answer.status_code, content, answer.headers)
+
+
+@functools.lru_cache(maxsize=256)
+def _address(base: str, path: str) -> httpx.URL:
+    """The address of a path of the service. To read one takes as long as to send a small request."""
+    return httpx.URL(base.rstrip("/") + path)
+
+
+def _form(boundary: str, request: bytes, frames: Sequence[bytes]) -> bytes:
+    """A form with the request's JSON and its frames, in one piece: each write to a socket may wake the service."""
+    numbered = ((str(k), "application/octet-stream", data) for k, data in enumerate(frames))
+    parts = (("request", "application/json", request), *numbered)
+    pieces: list[bytes] = []
+    for name, mime, data in parts:
+        head = f'Content-Disposition: form-data; name="{name}"; filename="{name}"\r\nContent-Type: {mime}\r\n\r\n'
+        pieces += (f"--{boundary}\r\n{head}".encode(), data, b"\r\n")
+    return b"".join((*pieces, f"--{boundary}--\r\n".encode()))
 
 
 def get(route: str, params: Mapping[str, str | int | float | None] | None = None, **names: str) -> Call[Any]:
