@@ -6,6 +6,7 @@ import random
 
 import pytest
 from starlette.responses import StreamingResponse
+from starlette.types import Message
 
 from walkgraph.service.http import pieces
 from walkgraph.service.http.pieces import JOINED_BYTES, WINDOW_BYTES
@@ -45,3 +46,24 @@ async def test_an_answer_has_its_length_whether_it_is_sent_whole_or_in_windows()
     sent = [window async for window in large.body_iterator]
     assert b"".join(bytes(window) for window in sent if not isinstance(window, str)) == b"a" + bytes(2 * WINDOW_BYTES)
     assert small.headers["content-type"] == large.headers["content-type"] == "a/b"
+
+
+@pytest.mark.parametrize("sizes", [(), (0,), (3, JOINED_BYTES + 1), (JOINED_BYTES + 1, 5, JOINED_BYTES + 1)])
+async def test_an_answer_that_the_socket_takes_at_once_is_sent_as_it_lies(sizes: tuple[int, ...]) -> None:
+    given = [random.Random(size).randbytes(size) for size in sizes]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("nothing else comes")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    found = pieces.answer(given, {"Content-Type": "a/b"}, 202)
+    await found({"type": "http"}, receive, send)
+    head, *bodies = sent
+    assert head["status"] == 202
+    assert dict(head["headers"]) == {b"content-type": b"a/b", b"content-length": str(sum(sizes)).encode()}
+    assert b"".join(bytes(one["body"]) for one in bodies) == b"".join(given)
+    assert [one.get("more_body", False) for one in bodies] == [True] * (len(bodies) - 1) + [False]
+    assert all(not isinstance(one["body"], bytes) for one in bodies if len(one["body"]) > JOINED_BYTES)

@@ -14,6 +14,7 @@ from walkgraph.service.deployments.versions import Version
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.watching import Watched
 from walkgraph.service.shutdown import Shutdown
+from walkgraph.service.values.task_ports import TaskPorts
 from walkgraph.wire.answers import deployments as answers
 from walkgraph.wire.watching import Level
 
@@ -44,6 +45,8 @@ class Managed:
         """Counts the changes."""
         self._hub = hub
         self._shutdown = shutdown
+        self._ports: dict[str, TaskPorts] = {}
+        """By the names of tasks, all of one graph."""
         self._expiry: asyncio.TimerHandle | None = None
         """Removes the next tap or breakpoint that expires."""
 
@@ -83,6 +86,15 @@ class Managed:
         """The graph's tasks. Raises as `judged_graph`."""
         return self.judged_graph().tasks
 
+    def ports(self, task: str) -> TaskPorts:
+        """A task and what its ports say. Raises NotFound, and as `judged_graph`."""
+        graph = self.judged_graph()
+        if any(known.graph is not graph for known in self._ports.values()):
+            self._ports.clear()
+        if task not in self._ports:
+            self._ports[task] = TaskPorts(graph, task)
+        return self._ports[task]
+
     def public(self) -> answers.Deployment:
         serving = self.serving
         return {
@@ -108,7 +120,8 @@ class Managed:
         self.revision += 1
         self.changed.set()
         self.changed = asyncio.Event()
-        self._hub.publish(self.id, {"type": "deployment", **self.public()})
+        if self._hub.wanted(self.id):
+            self._hub.publish(self.id, {"type": "deployment", **self.public()})
 
     # ── taps and breakpoints─────────────────────────────────────────────────────────────────────
 

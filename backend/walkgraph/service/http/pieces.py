@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 
 import pybase64
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 WINDOW_BYTES = 1024 * 1024
 """The most that waits for one client's socket."""
@@ -39,7 +40,8 @@ def answer(pieces: Sequence[Piece], headers: Mapping[str, str], status: int = 20
     """The answer with these pieces in a row. `headers` have its type."""
     size = sum(map(len, pieces))
     if size <= WINDOW_BYTES:
-        return Response(b"".join(windows(pieces)), status, headers)
+        first, *others = windows(pieces) if size else (b"",)
+        return _Several((first, *others), size, status, headers) if others else Response(first, status, headers)
     return StreamingResponse(_sent(pieces), status, {**headers, "Content-Length": str(size)})
 
 
@@ -76,6 +78,19 @@ def part(boundary: str, name: str, mime: str, data: Bytes) -> tuple[Bytes, ...]:
 def last(boundary: str) -> bytes:
     """The end of a form."""
     return f"--{boundary}--\r\n".encode()
+
+
+class _Several(Response):
+    """An answer in a few windows, which the socket's buffer has room for: to put them together would copy them."""
+
+    def __init__(self, windows: Sequence[Bytes], size: int, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(None, status, {**headers, "Content-Length": str(size)})
+        self._windows = windows
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for left, window in zip(reversed(range(len(self._windows))), self._windows, strict=True):
+            await send({"type": "http.response.body", "body": window, "more_body": left > 0})
 
 
 async def _sent(pieces: Sequence[Piece]) -> AsyncGenerator[Bytes]:

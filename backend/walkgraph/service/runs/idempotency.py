@@ -10,7 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import HTTPConnection
@@ -26,6 +26,8 @@ ASKED = "asked"
 """Key in a request's state for the parts of the request that are not in its first submission, such as the response
 format and stop strings. They are compared too."""
 
+_APART_BYTES = 4096
+"""Values from this size on are digested by themselves, where they lie."""
 _HANDLE = "idempotent"
 _KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 
@@ -33,15 +35,28 @@ _KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 class Entry:
     """A key's first request."""
 
-    __slots__ = ("began", "digest", "kept", "runs")
+    __slots__ = ("_asked", "_digest", "began", "kept", "runs")
 
-    def __init__(self, digest: bytes, began: float) -> None:
-        self.digest = digest
+    def __init__(self, asked: Any, began: float) -> None:
+        self._asked: Any = asked
+        self._digest: bytes | None = None
+        """None until the request is settled."""
         self.began = began
         self.runs: list[LiveRun] = []
         """The request's runs in the order in which it starts them."""
         self.kept = 0
         """Bytes of their outputs; 0 until all have ended and are counted."""
+
+    def settle(self) -> None:
+        """Keeps a digest instead of the request. It takes as long as all else that a large request needs here, and
+        nobody waits for it unless the key comes again."""
+        if self._digest is None:
+            self._digest, self._asked = _digest(self._asked), None
+
+    def asks(self, asked: Any) -> bool:
+        """True if this is the same request."""
+        self.settle()
+        return self._digest == _digest(asked)
 
     @property
     def ended(self) -> bool:
@@ -68,6 +83,10 @@ class Handle:
         self._keys.keep(self._name, self._entry, run)
         return run
 
+    def settle(self) -> None:
+        """Forgets the request's values, once its run is under way."""
+        self._entry.settle()
+
 
 class Keys:
     """The keys of all callers."""
@@ -92,16 +111,15 @@ class Keys:
     def handle(self, caller: str, key: str, asked: Any) -> Handle:
         """The handle of a request. Raises Unprocessable (`idempotency_conflict`) if another request had the key."""
         name = hashlib.sha256(msgspec.msgpack.encode((caller, key))).digest()
-        digest = hashlib.sha256(msgspec.msgpack.encode(asked)).digest()
         self._sweep()
         entry = self._entries.get(name)
         if entry is not None and not entry.stands:
             self._forget(name)
             entry = None
-        if entry is not None and entry.digest != digest:
+        if entry is not None and not entry.asks(asked):
             message = "this Idempotency-Key came with another request before; use a new one for each request"
             raise Unprocessable(message, [Fault("", "idempotency_conflict", message)])
-        return Handle(self, name, entry or Entry(digest, self._now()))
+        return Handle(self, name, entry or Entry(asked, self._now()))
 
     def keep(self, name: bytes, entry: Entry, run: LiveRun) -> None:
         """Adds a run to a request. The first run takes the key: a refused request takes none."""
@@ -149,6 +167,22 @@ def handle_of(keys: Keys, connection: HTTPConnection, deployment: str, task: str
         asked = (path, query, deployment, task, body, state.get(ASKED))
         found = state[_HANDLE] = keys.handle(_caller(state), given[0].decode("ascii"), asked)
     return found
+
+
+def _digest(asked: Any) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode(_summed(asked))).digest()
+
+
+def _summed(value: Any) -> Any:
+    """The value with digests in place of the bytes of media and tensors, so that they are not copied. An extension can
+    stand for nothing else."""
+    if isinstance(value, bytes) and len(value) >= _APART_BYTES:
+        return msgspec.msgpack.Ext(0, hashlib.sha256(value).digest())
+    if isinstance(value, dict):
+        return {key: _summed(child) for key, child in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple) and any(isinstance(child, dict | bytes) for child in cast(list[Any], value)):
+        return [_summed(child) for child in cast(list[Any], value)]
+    return cast(Any, value)
 
 
 def _caller(state: dict[str, Any]) -> str:

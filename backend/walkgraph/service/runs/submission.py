@@ -1,16 +1,15 @@
 """Starts a run from a client's JSON, for the routes of tasks and of runs."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from starlette.requests import HTTPConnection
 
-from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
-from walkgraph.placement.selection import sources_in
 from walkgraph.service.access.access import REQUEST_ID
 from walkgraph.service.access.admission import count_run
 from walkgraph.service.access.callers import SERVICE, Caller, caller_of
@@ -23,7 +22,6 @@ from walkgraph.service.runs.glimpses import texts_of
 from walkgraph.service.runs.idempotency import NAME, handle_of
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.tasks import read_request
-from walkgraph.service.values import tensors
 from walkgraph.service.values.stops import Cut, stops_of
 from walkgraph.starters import unknown_words
 from walkgraph.telemetry import socket_times, traceparent
@@ -44,6 +42,8 @@ def submit(
         handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
         if handle is not None:
             run = handle.run(lambda: _submitted(services, deployment, task, body, caller, asks=asks))
+            # Behind the message to the conductor, which leaves at the end of this turn.
+            asyncio.get_running_loop().call_soon(handle.settle)
         else:
             run = _submitted(services, deployment, task, body, caller, asks=asks)
     except WalkgraphError as error:
@@ -89,16 +89,9 @@ def _submitted(
     services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None, *, asks: bool
 ) -> LiveRun:
     managed = services.deployments.get(deployment)
-    declaration, graph = declared(managed, task), managed.judged_graph()
-    message = read_request(
-        runs.new_run_id(),
-        task,
-        declaration,
-        body,
-        services.settings.run_timeout,
-        lambda name: tensors.kind_of(graph, task, name),
-        lambda name: sources_in(graph, declaration, catalogue(), name),
-    )
+    ports = managed.ports(task)
+    run_id, most = runs.new_run_id(), services.settings.run_timeout
+    message = read_request(run_id, task, ports.task, body, most, ports.kind, ports.sources)
     who = caller_of(connection) if connection is not None else SERVICE
     waits = managed.serving.asking.asks(task)
     if waits:
@@ -112,9 +105,9 @@ def _submitted(
     run.caller, run.request = who, message if waits else None
     if connection is not None:
         run.times.socket = socket_times.of(connection.scope)
-    run.unknown_words = unknown_words((held.source for held in graph.weights.values()), texts_of(message))
+    run.unknown_words = unknown_words((held.source for held in ports.graph.weights.values()), texts_of(message))
     if body.get("stop"):
-        run.cut = Cut(declaration.outputs[0], stops_of(body["stop"]) or ())
+        run.cut = Cut(ports.task.outputs[0], stops_of(body["stop"]) or ())
     who.meter.begun()
     services.runs.remember(run, body)
     return run
