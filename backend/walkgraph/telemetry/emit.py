@@ -3,7 +3,7 @@
 The owner of the loop calls `flush` where it costs nothing (between steps, when idle), and waits no longer than `wait`
 says. Events that can't be sent at once, because the reader is slow or gone, are dropped and counted.
 
-After a quiet period the first event leaves at once; later ones are gathered into one packet per INTERVAL.
+Events are gathered for an INTERVAL from the first on: a short request is told of once, behind its work.
 """
 
 import time
@@ -18,7 +18,7 @@ CAPACITY = 4096
 CAPACITY_BYTES = 2 * 1024 * 1024
 """Approximate bytes of events held between two flushes."""
 INTERVAL = 0.02
-"""Seconds between packets."""
+"""Seconds for which a packet's events are gathered."""
 PACKET_BYTES = 256 * 1024
 """Approximate bytes of a packet."""
 _ROW_BYTES = 96
@@ -46,8 +46,8 @@ class Emitter(Protocol):
         """Record an event. At level `off` only samples are taken, as somebody has asked for them."""
         ...
 
-    def rest(self, now: float) -> float:
-        """Seconds before another packet may leave."""
+    def gather(self, now: float) -> float:
+        """Begin to gather a packet, unless it has begun. Returns the seconds until it is due."""
         ...
 
     def wait(self, now: float) -> float | None:
@@ -55,7 +55,7 @@ class Emitter(Protocol):
         ...
 
     def flush(self, now: float, force: bool = False) -> None:
-        """Send what there is, at most once an INTERVAL unless forced."""
+        """Send what there is, if it is due or forced."""
         ...
 
 
@@ -74,7 +74,7 @@ class Off:
     def emit(self, event: e.Any) -> None:
         return
 
-    def rest(self, now: float) -> float:
+    def gather(self, now: float) -> float:
         return 0.0
 
     def wait(self, now: float) -> float | None:
@@ -94,7 +94,8 @@ class Buffered:
         self._weights: list[int] = []
         self._bytes = 0
         self._number = 0
-        self._last = -INTERVAL
+        self._began: float | None = None
+        """When the packet was begun; None if nothing is gathered."""
 
     def set_level(self, level: Level) -> None:
         self.level = level
@@ -114,16 +115,18 @@ class Buffered:
         self._weights.append(nbytes)
         self._bytes += nbytes
 
-    def rest(self, now: float) -> float:
-        return max(0.0, self._last + INTERVAL - now)
+    def gather(self, now: float) -> float:
+        if self._began is None:
+            self._began = now
+        return max(0.0, self._began + INTERVAL - now)
 
     def wait(self, now: float) -> float | None:
-        return self.rest(now) if self._events else None
+        return self.gather(now) if self._events else None
 
     def flush(self, now: float, force: bool = False) -> None:
-        if not self._events or not (force or not self.rest(now)):
+        if not self._events or (self.gather(now) and not force):
             return
-        self._last = now
+        self._began = None
         events, weights = self._events, self._weights
         self._events, self._weights, self._bytes = [], [], 0
         first = nbytes = 0

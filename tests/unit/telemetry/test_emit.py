@@ -62,7 +62,7 @@ def test_events_are_numbered_without_gaps() -> None:
         for _ in range(1500 + round_number):
             emitter.emit(phase(sent))
             sent += 1
-        emitter.flush(round_number)
+        emitter.flush(round_number, force=True)
     expected = 0
     for packet in reader.packets:
         assert packet.first == expected
@@ -71,24 +71,26 @@ def test_events_are_numbered_without_gaps() -> None:
     assert emitter.dropped == 0
 
 
-def test_the_first_change_leaves_at_once_and_what_follows_is_gathered() -> None:
+def test_what_changes_is_gathered_from_the_first_change_on() -> None:
     reader = Reader()
     emitter = buffered(reader)
     emitter.flush(10.0)
     emitter.emit(phase(0))
-    assert (emitter.wait(10.001), emitter.rest(10.001)) == (0.0, 0.0)
+    assert emitter.wait(10.001) == pytest.approx(INTERVAL), "a turn without events begins nothing"
     emitter.flush(10.001)
-    assert len(reader.packets) == 1, "a turn without events puts nothing off"
     for number in (1, 2):
         emitter.emit(phase(number))
         emitter.flush(10.001 + INTERVAL / 2)
-    assert len(reader.packets) == 1
+    assert reader.packets == []
     assert emitter.wait(10.001 + INTERVAL / 2) == pytest.approx(INTERVAL / 2)
     emitter.flush(10.001 + INTERVAL + 1e-6)
-    assert [len(packet.events) for packet in reader.packets] == [1, 2]
+    assert [len(packet.events) for packet in reader.packets] == [3]
     assert emitter.wait(11.0) is None
     emitter.flush(11.0, force=True)
-    assert len(reader.packets) == 2, "nothing to tell is not told"
+    assert len(reader.packets) == 1, "nothing to tell is not told"
+    emitter.emit(phase(3))
+    emitter.flush(12.0)
+    assert len(reader.packets) == 1, "after a quiet period too"
 
 
 def test_a_flush_may_be_forced() -> None:
@@ -105,11 +107,11 @@ def test_a_reader_that_takes_nothing_costs_a_count_that_it_later_sees() -> None:
     emitter = buffered(reader)
     for number in range(5):
         emitter.emit(phase(number))
-        emitter.flush(number)
+        emitter.flush(number, force=True)
     assert emitter.dropped == 5
     reader.takes = True
     emitter.emit(phase(9))
-    emitter.flush(10)
+    emitter.flush(10, force=True)
     assert (reader.packets[0].first, reader.packets[0].dropped) == (5, 5)
 
 
@@ -119,7 +121,7 @@ def test_the_buffer_is_bounded_by_events() -> None:
     for number in range(CAPACITY + 10):
         emitter.emit(phase(number))
     assert emitter.dropped == 10
-    emitter.flush(1)
+    emitter.flush(1, force=True)
     assert len(reader.events) == CAPACITY
 
 
@@ -130,9 +132,9 @@ def test_the_buffer_is_bounded_by_bytes_and_has_room_again_once_it_was_sent() ->
     for _ in range(most + 3):
         emitter.emit(sample(60_000))
     assert emitter.dropped == 3
-    emitter.flush(1)
+    emitter.flush(1, force=True)
     emitter.emit(sample(60_000))
-    emitter.flush(2)
+    emitter.flush(2, force=True)
     assert len(reader.events) == most + 1
     assert emitter.dropped == 3
 
@@ -145,7 +147,7 @@ def test_packets_stay_within_what_readers_take() -> None:
         while emitter.dropped == 0 and len(told) < 30 * (round_number + 1):
             told.append(draw.choice([launch(draw.randrange(1, 300)), sample(draw.randrange(60_000)), phase(1)]))
             emitter.emit(told[-1])
-        emitter.flush(round_number)
+        emitter.flush(round_number, force=True)
     assert reader.events == told
     assert max(reader.sizes) <= PACKET_BYTES + 64 * 1024
     assert len(reader.sizes) > 20
@@ -157,7 +159,7 @@ def test_an_event_that_no_reader_takes_is_lost_alone() -> None:
     long = msgspec.structs.replace(phase(1), task="t" * (e.MAX_BYTES + 1))
     for one in (phase(0), long, phase(2)):
         emitter.emit(one)
-    emitter.flush(1)
+    emitter.flush(1, force=True)
     assert [packet.first for packet in reader.packets] == [0, 2]
     assert reader.events == [phase(0), phase(2)]
     assert emitter.dropped == 1
@@ -173,13 +175,13 @@ def test_off_tells_only_what_was_asked_for() -> None:
     emitter = buffered(reader, "off")
     emitter.emit(phase(0))
     emitter.emit(sample(1))
-    emitter.flush(1)
+    emitter.flush(1, force=True)
     emitter.set_level("full")
     emitter.emit(phase(1))
-    emitter.flush(2)
+    emitter.flush(2, force=True)
     emitter.set_level("off")
     emitter.emit(phase(2))
-    emitter.flush(3)
+    emitter.flush(3, force=True)
     assert reader.events == [sample(1), phase(1)]
     assert emitter.dropped == 0
 
@@ -189,7 +191,7 @@ def test_where_nobody_listens_nothing_is_held() -> None:
     emitter.set_level("full")
     emitter.emit(phase(0))
     emitter.flush(0, force=True)
-    assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.rest(1.0)) == ("off", 0, None, 0.0)
+    assert (emitter.level, emitter.dropped, emitter.wait(1.0), emitter.gather(1.0)) == ("off", 0, None, 0.0)
 
 
 @pytest.mark.parametrize(

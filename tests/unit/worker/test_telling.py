@@ -453,6 +453,8 @@ def test_gauges_come_every_second_and_tell_what_the_engine_says() -> None:
 def test_after_work_one_more_gauge_comes_soon_and_then_none() -> None:
     world = World()
     world.teller.flush(1)
+    world.now += INTERVAL
+    world.teller.flush(1)
     assert world.teller.wait(30.0) == GAUGE_SECONDS
     figure = e.NodeFigure(nodes=("llm",), name="distinct_experts", count=4, total=30, most=9)
     # After figures there may be more: they come one gauge later.
@@ -463,22 +465,25 @@ def test_after_work_one_more_gauge_comes_soon_and_then_none() -> None:
         assert world.teller.wait(30.0) == due
 
 
-def test_the_first_change_leaves_at_once_and_the_next_waits_for_its_packet() -> None:
+def test_changes_of_a_run_wait_for_their_packet_and_leave_with_its_end() -> None:
     world = World()
-    world.teller.flush(1)  # a gauge
+    world.teller.flush(0)  # a gauge
+    assert len(world.frames) == 1
     world.now += 0.5
     world.teller.began(loop_call("a"))
-    assert world.teller.wait(0.05) == 0.0
     world.teller.flush(1)
-    assert len(world.frames) == 2
+    assert len(world.frames) == 1
     world.now += INTERVAL / 4
     world.teller.began(loop_call("b"))
     world.teller.flush(1)
-    assert len(world.frames) == 2
+    assert len(world.frames) == 1
     assert world.teller.wait(0.05) == pytest.approx(INTERVAL * 3 / 4)
     world.now += INTERVAL
     world.teller.flush(1)
-    assert (len(world.frames), world.teller.wait(0.05)) == (3, 0.05)
+    assert (len(world.frames), world.teller.wait(0.05)) == (2, 0.05)
+    world.teller.began(loop_call("c"))
+    world.teller.flush(0)
+    assert len(world.frames) == 3, "without runs nothing is put off"
 
 
 def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

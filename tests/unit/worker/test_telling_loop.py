@@ -61,15 +61,12 @@ def test_what_waits_for_its_packet_leaves_while_the_loop_is_idle(trio: Trio) -> 
     told = Told(one, "summary")
     begin(one, desk)
     one.turn()
-    assert sum(isinstance(event, e.Looping) for event in told.events) == 1, "the first change leaves at once"
-    begin(one, desk)
-    one.turn()
+    assert told.events == []
     began = time.monotonic()
-    while len(told.events) < 3 and time.monotonic() - began < 60:
+    while not told.events and time.monotonic() - began < 60:
         one.turn()
     assert time.monotonic() - began < patience(10 * INTERVAL)
-    kinds = [type(event) for event in told.events]
-    assert sorted(kinds, key=str) == [e.Looping, e.Looping, e.RankGauge]
+    assert {type(event) for event in told.events} == {e.Looping, e.RankGauge}
 
 
 @pytest.mark.parametrize("level", ["off", "full"])

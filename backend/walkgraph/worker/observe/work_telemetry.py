@@ -196,7 +196,7 @@ class WorkTelemetry:
         if self._level == "off" and self._emitter.wait(0.0) is None:
             return longest
         now = self._clock()
-        told = self._emitter.rest(now) if self._aggregates else self._emitter.wait(now)
+        told = self._emitter.gather(now) if self._aggregates else self._emitter.wait(now)
         longest = min(longest, GAUGE_SECONDS) if self._working else longest
         return longest if told is None else min(longest, told)
 
@@ -208,7 +208,9 @@ class WorkTelemetry:
         if self._level != "off" and now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now
             self._emitter.emit(self._gauge(runs, now))
-        if runs and self._emitter.rest(now):
+        if not self._aggregates and self._emitter.wait(now) is None:
+            return
+        if runs and self._emitter.gather(now):
             return
         for one in self._aggregates.take():
             self._emitter.emit(one)
