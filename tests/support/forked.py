@@ -120,6 +120,8 @@ class OwnForks:
         self._losing = losing
         self._told: list[tuple[forks.FromForkServer, int | None]] = []
         self._alive: dict[tuple[Rank, int], Child] = {}
+        self._some = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        """Can be read while there is something to tell."""
 
     def ask(self, directory: Path, rank: Rank, start: int) -> None:
         def work() -> None:
@@ -130,8 +132,11 @@ class OwnForks:
 
         child = self._alive[rank, start] = Child(fork(work))
         self._told.append((forks.Forked(rank, start, child.pid), os.pidfd_open(child.pid)))
+        os.eventfd_write(self._some, 1)
 
     def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._some)
         for (rank, start), child in list(self._alive.items()):
             code = child.poll()
             if code is not None:
@@ -141,7 +146,7 @@ class OwnForks:
             yield self._told.pop(0)
 
     def files(self) -> tuple[int, ...]:
-        return ()
+        return (self._some,)
 
 
 def conduct(directory: Path, losing: bool) -> None:

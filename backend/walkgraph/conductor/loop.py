@@ -12,9 +12,10 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import zmq
 
@@ -63,11 +64,15 @@ class ConductorLoop:
         self._core, self._emitter, self._clock, self._relay = core, emitter, clock, connections.relay
         self._from_service = sockets.Reader(connections.service, codec.to_conductor)
         self._from_workers = sockets.Reader(connections.workers, codec.from_worker, frames=2)
+        refusals = self._from_workers.refusals
+        self._workers_told = (connections.workers, *(() if refusals is None else (refusals,)))
         self._faults, self._processes = faults, Processes(directory, forking)
         self._workers = self._processes.alive
         self._files = PassedFiles(directory, lambda: core.ranks.orders.replicated)
         self._to_service: deque[bytes] = deque()
         self._over = False
+        self._poller, self._polled = zmq.Poller(), ()
+        """What is waited for, and what it was made of."""
         self._signals, self._wakeup = socket.socketpair()
         self._signals.setblocking(False)
         self._wakeup.setblocking(False)
@@ -84,9 +89,10 @@ class ConductorLoop:
         self._files.close()
 
     def turn(self) -> None:
-        punctual = self._wait()
-        self._perform(self._core.handle_all(self._heard(), self._clock()))
-        if punctual and self._clock() >= self._core.due():
+        due = self._core.due()
+        punctual, ready = self._wait(due)
+        self._perform(self._core.handle_all(self._heard(ready), self._clock()))
+        if punctual and self._clock() >= due:
             self._handle(e.Tick())
         self._flush()
         if self._relay is not None:
@@ -95,46 +101,52 @@ class ConductorLoop:
 
     # ── in ──
 
-    def _wait(self) -> bool:
-        """Waits for the next event. Returns False if that took much longer than it should."""
-        poller = zmq.Poller()
-        poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if self._to_service else 0))
-        if len(self._to_service) < MOST_WAITING:
-            poller.register(self._from_workers.socket, zmq.POLLIN)
-            if self._from_workers.refusals is not None:
-                poller.register(self._from_workers.refusals, zmq.POLLIN)
-        for file in () if self._relay is None else self._relay.files:
-            poller.register(file, zmq.POLLIN)
-        poller.register(self._signals.fileno(), zmq.POLLIN)
-        for file in self._processes.files():
-            poller.register(file, zmq.POLLIN)
+    def _wait(self, due: float) -> tuple[bool, frozenset[Any]]:
+        """Waits for the next event. Returns (whether that took no longer than it should, the sockets and files that can
+        be read)."""
         before = self._clock()
-        seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
+        seconds = min(max(0.0, due - before), LONGEST_WAIT)
         if any(worker.waiting for worker in self._workers.values()):
             seconds = min(seconds, INTERVAL)  # a ROUTER socket doesn't signal when a peer can take more
         if self._processes.has_events:
             seconds = 0.0
         told = self._emitter.wait(before)
-        poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
-        return self._clock() - before < seconds + LATE_SECONDS
+        found = self._polling().poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
+        ready = frozenset(one for one, what in found if what & ~zmq.POLLOUT)
+        return self._clock() - before < seconds + LATE_SECONDS, ready
 
-    def _heard(self) -> Iterator[e.Event]:
+    def _polling(self) -> zmq.Poller:
+        """A poller of all that can tell of an event, made anew when that changes."""
+        sends, takes = bool(self._to_service), len(self._to_service) < MOST_WAITING
+        relayed = () if self._relay is None else self._relay.files
+        polled = (sends, takes, self._signals.fileno(), *relayed, *self._processes.files())
+        if polled != self._polled:
+            self._poller, self._polled = zmq.Poller(), polled
+            self._poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if sends else 0))
+            for one in (*(self._workers_told if takes else ()), *polled[2:]):
+                self._poller.register(one, zmq.POLLIN)
+        return self._poller
+
+    def _heard(self, ready: Collection[Any]) -> Iterator[e.Event]:
         """The events since the last call. Workers' messages come before their exits, since they were sent before."""
-        with contextlib.suppress(BlockingIOError):
-            if self._signals.recv(64):
-                yield e.FromService(m.Stop())
-        if len(self._to_service) < MOST_WAITING:
+        if self._signals.fileno() in ready and self._signals.recv(64):
+            yield e.FromService(m.Stop())
+        processes = self._processes.has_events or any(file in ready for file in self._processes.files())
+        told = processes or any(one in ready for one in self._workers_told)
+        if told and len(self._to_service) < MOST_WAITING:
             for identity, message in self._from_workers.drain():
                 rank, _, start = identity.decode(errors="replace").partition(".")
                 if rank.isdecimal() and start.isdecimal():
                     yield e.FromRank(Rank(int(rank)), int(start), message)
                 else:
                     self._from_workers.rejected += 1
-        yield from self._processes.events()
-        for _, message in self._from_service.drain():
-            if isinstance(message, m.Watch):
-                self._emitter.set_level(message.level)
-            yield e.FromService(self._files.heard(message))
+        if processes:
+            yield from self._processes.events()
+        if self._from_service.socket in ready:
+            for _, message in self._from_service.drain():
+                if isinstance(message, m.Watch):
+                    self._emitter.set_level(message.level)
+                yield e.FromService(self._files.heard(message))
 
     def _handle(self, event: e.Event) -> None:
         self._perform(self._core.handle(event, self._clock()))
