@@ -133,6 +133,8 @@ class WorkerLoop:
         self._telemetry.flush(runs)
         if self._quiet.now(runs, self._clock()):
             self._engine.states.audit()
+            if self._links.post is not None:
+                self._links.post.sender.rest()
             gc.collect()
 
     # ── in ──

@@ -9,9 +9,9 @@
              Submit(inputs=Posted) ── conductor ── Start(inputs=Posted) ─────> workers of the run
 
 A file is sent before the message that names it, so it is there when that comes, and nobody has to answer: on its way it
-is the kernel's, then the receiver's alone, and its memory is free with the last view of it. The files of messages that
-the conductor has dropped come too; they are given up with their run. If a file can't be sent, the value travels in its
-message.
+is the kernel's, then the receiver's alone, and its memory is free with the last view of it. A worker lends its files
+instead while it works (`lending.py`): they come back with the last view. The files of messages that the conductor has
+dropped come too; they are given up with their run. If a file can't be sent, the value travels in its message.
 """
 
 import errno
@@ -19,8 +19,12 @@ import fcntl
 import mmap
 import os
 import socket
+import struct
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -29,6 +33,7 @@ import msgspec
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
+from walkgraph.wire.processes.lending import SIZED, LentFiles
 from walkgraph.wire.values import leaves_changed
 
 SERVICE = "post"
@@ -43,6 +48,8 @@ EARLY_SECONDS = 60.0
 """A message comes at most this long after its files."""
 _LETTER_BYTES = 4096
 _BACKLOG = 256
+_NUMBER = struct.Struct("<Q")
+_MOST_NUMBERS = _LETTER_BYTES // _NUMBER.size
 _SEALED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 """Nobody can change the file any more, so that a view of it is constant and never beyond its end."""
 
@@ -63,6 +70,8 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     run: RunId
     sender: str
     number: int
+    lent: bool = False
+    """The sender wants to know, by the number, when the file is no longer used."""
 
 
 def rank_office(rank: Rank) -> str:
@@ -73,28 +82,53 @@ def rank_office(rank: Rank) -> str:
 class PostSender:
     """The side of the process that has the values."""
 
-    def __init__(self, path: Path, sender: str) -> None:
-        """`path`: the receiver's socket. `sender`: unique among all that send there, past ones included."""
-        self._path, self._sender = str(path), sender
+    def __init__(self, path: Path, sender: str, lent: LentFiles | None = None) -> None:
+        """`path`: the receiver's socket. `sender`: unique among all that send there, past ones included. `lent`: lends
+        the files; without it each is the receiver's for good."""
+        self._path, self._sender, self._lent = str(path), sender, lent
         self._socket: socket.socket | None = None
         self.count = 0
         """The number of values that it has posted."""
 
     def post(self, run: RunId, data: Bytes, header: m.TensorHeader | None = None) -> m.Posted | None:
         """Send the bytes of a value of this run; None if they can't be sent now. `header`: a tensor's."""
-        letter = Letter(run=run, sender=self._sender, number=self.count + 1)
+        number = self.count + 1
         try:
-            file = _sealed(data)
+            if not self._sent(run, number, data):
+                return None
         except OSError:
             # Too many files or too little memory is not the run's fault.
             return None
+        self.count = number
+        return m.Posted(sender=self._sender, number=number, nbytes=len(data), header=header)
+
+    def _sent(self, run: RunId, number: int, data: Bytes) -> bool:
+        """Send the bytes in a file, lent if one can be. Raises OSError if there can be no file."""
+        if self._lent is not None:
+            self._take_back(self._lent)
+            lent = self._lent.lend(number, data)
+            if lent is not None:
+                sent = self.pass_on(Letter(run=run, sender=self._sender, number=number, lent=True), lent)
+                if not sent:
+                    self._lent.give_back(number)
+                return sent
+        file = _sealed(data)
         try:
-            if not self.pass_on(letter, file):
-                return None
+            return self.pass_on(Letter(run=run, sender=self._sender, number=number), file)
         finally:
             os.close(file)
-        self.count += 1
-        return m.Posted(sender=self._sender, number=letter.number, nbytes=len(data), header=header)
+
+    def _take_back(self, lent: LentFiles) -> None:
+        """Take in the numbers of the files that are no longer used."""
+        while self._socket is not None:
+            try:
+                told = self._socket.recv(_LETTER_BYTES)
+            except OSError:
+                return
+            if not told:
+                return
+            for (number,) in _NUMBER.iter_unpack(told):
+                lent.give_back(number)
 
     def pass_on(self, letter: Letter, file: int) -> bool:
         """Send a file, which stays open here; False if it can't be sent now."""
@@ -135,7 +169,13 @@ class PostSender:
             return message
         return msgspec.structs.replace(message, inputs=inputs, parts=parts)
 
+    def rest(self) -> None:
+        """Keep no memory while there is nothing to send."""
+        if self._lent is not None:
+            self._lent.forget()
+
     def close(self) -> None:
+        self.rest()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -152,10 +192,38 @@ class PostSender:
         return self._socket
 
 
+class _Connection:
+    """A sender's connection, and the numbers of its lent files that are no longer used here, which it doesn't know yet.
+    Any thread may add one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.unused: deque[int] = deque()
+
+    def tell(self) -> None:
+        """Tell the sender what its socket has room for."""
+        while self.unused:
+            some = [self.unused.popleft() for _ in range(min(len(self.unused), _MOST_NUMBERS))]
+            try:
+                self.socket.send(b"".join(map(_NUMBER.pack, some)))
+            except BlockingIOError:
+                self.unused.extendleft(reversed(some))
+                return
+            except OSError:
+                self.unused.clear()
+
+
 class _Arrived(NamedTuple):
     run: RunId
     file: int
     at: float
+    unused: Callable[[], None] | None
+    """Notes that a lent file is no longer used; None for one that is given."""
+
+    def give_up(self) -> None:
+        os.close(self.file)
+        if self.unused is not None:
+            self.unused()
 
 
 class PostOffice:
@@ -176,7 +244,7 @@ class PostOffice:
         except OSError:
             self._listener.close()
             raise
-        self._senders: list[socket.socket] = []
+        self._senders: list[_Connection] = []
         self._arrived: dict[tuple[str, int], _Arrived] = {}
         """Files that no message has named yet."""
         self.rejected = 0
@@ -198,28 +266,37 @@ class PostOffice:
         self._give_up(lambda arrived: arrived.run == run or (arrived.at < late and arrived.run not in others))
 
     def close(self) -> None:
-        for one in (self._listener, *self._senders):
+        for one in (self._listener, *(sender.socket for sender in self._senders)):
             one.close()
         for arrived in self._arrived.values():
-            os.close(arrived.file)
+            arrived.give_up()
         self._arrived.clear()
 
     def _give_up(self, chosen: Callable[[_Arrived], bool]) -> None:
         self._collect()
         for key in [key for key, arrived in self._arrived.items() if chosen(arrived)]:
-            os.close(self._arrived.pop(key).file)
+            self._arrived.pop(key).give_up()
+        self._tell()
 
     def _fetched(self, value: m.Value) -> m.Value:
         return leaves_changed(value, lambda leaf: self.opened(leaf) if isinstance(leaf, m.Posted) else leaf)
 
     def opened(self, value: m.Posted) -> m.Blob | m.InlineTensor:
         """The value with its bytes; its file is given up. Raises Lost."""
+        kept = False
         try:
-            return self.shown(value)
+            shown = self.shown(value)
+            found = self._arrived[value.sender, value.number]
+            data = cast("Bytes", shown.data)
+            if found.unused is not None and isinstance(data, memoryview):
+                # The views of a map refer to it. A process that ends tells nobody.
+                weakref.finalize(cast("mmap.mmap", data.obj), found.unused).atexit = False
+                kept = True
+            return shown
         finally:
-            found = self._arrived.pop((value.sender, value.number), None)
-            if found is not None:
-                os.close(found.file)
+            arrived = self._arrived.pop((value.sender, value.number), None)
+            if arrived is not None:
+                (arrived._replace(unused=None) if kept else arrived).give_up()
 
     def file(self, value: m.Posted) -> int:
         """The value's file, which stays here. Raises Lost."""
@@ -233,7 +310,9 @@ class PostOffice:
     def shown(self, value: m.Posted) -> m.Blob | m.InlineTensor:
         """The value with its bytes; its file stays here. Raises Lost."""
         file = self.file(value)
-        if os.fstat(file).st_size != value.nbytes or fcntl.fcntl(file, fcntl.F_GET_SEALS) != _SEALED:
+        size, seals = os.fstat(file).st_size, fcntl.fcntl(file, fcntl.F_GET_SEALS)
+        lent = self._arrived[value.sender, value.number].unused is not None
+        if not (size >= value.nbytes and seals == SIZED if lent else size == value.nbytes and seals == _SEALED):
             raise Lost("a value of the run is not the one that its sender named; send the request again")
         if value.header is None:
             return m.Blob(data=_read(file, value.nbytes))
@@ -254,28 +333,32 @@ class PostOffice:
         """Take in all files that have come."""
         while True:
             try:
-                self._senders.append(self._listener.accept()[0])
+                self._senders.append(_Connection(self._listener.accept()[0]))
             except OSError:
                 # None waits, or there are too many files; those that wait are taken in later.
                 break
-            self._senders[-1].setblocking(False)
+            self._senders[-1].socket.setblocking(False)
         for sender in tuple(self._senders):
             for key, arrived in self._received(sender):
                 if key in self._arrived:
-                    os.close(self._arrived[key].file)
+                    self._arrived[key].give_up()
                 self._arrived[key] = arrived
 
-    def _received(self, sender: socket.socket) -> Iterator[tuple[tuple[str, int], _Arrived]]:
+    def _tell(self) -> None:
+        for sender in self._senders:
+            sender.tell()
+
+    def _received(self, sender: _Connection) -> Iterator[tuple[tuple[str, int], _Arrived]]:
         while True:
             try:
-                content, files, _, _ = socket.recv_fds(sender, _LETTER_BYTES, 1)
+                content, files, _, _ = socket.recv_fds(sender.socket, _LETTER_BYTES, 1)
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EINTR):
                     content, files = b"", []
                 else:
                     return
             if not content:
-                sender.close()
+                sender.socket.close()
                 self._senders.remove(sender)
                 return
             try:
@@ -287,7 +370,8 @@ class PostOffice:
                 continue
             # Without a file, this process could open no more: the value is lost when a message names it.
             if files:
-                yield (letter.sender, letter.number), _Arrived(letter.run, files[0], self._clock())
+                unused = partial(sender.unused.append, letter.number) if letter.lent else None
+                yield (letter.sender, letter.number), _Arrived(letter.run, files[0], self._clock(), unused)
 
 
 class WorkerPost:
@@ -295,7 +379,7 @@ class WorkerPost:
 
     def __init__(self, directory: Path, rank: Rank, start: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`start`: of the rank's starts. Raises OSError if there can be no socket."""
-        self.sender = PostSender(directory / SERVICE, f"{rank}.{start}")
+        self.sender = PostSender(directory / SERVICE, f"{rank}.{start}", LentFiles())
         self.office = PostOffice(directory / rank_office(rank), private=True, clock=clock)
         self._runs: set[str] = set()
 
