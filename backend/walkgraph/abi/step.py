@@ -63,7 +63,8 @@ class StepSpec:
     def key(self) -> Hashable:
         blocks = self.scratch, self.queries
         parts = (self.inputs, self.outputs, self.params, self.tensors, self.appends, self.advances, *blocks)
-        return (self.variant, self.fractions, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
+        named = [tuple(sorted(part.items(), key=itemgetter(0))) if part else () for part in parts]
+        return (self.variant, self.fractions, *named)
 
 
 class PagedRows(NamedTuple):

@@ -135,6 +135,19 @@ def made_for(schedule: Schedule, state: str) -> list[list[float]]:
     return [[one.ready_at for one in batch.calls] for batch in schedule.deferred_on([StateKey("a", state)])]
 
 
+def test_calls_on_one_state_are_found_until_the_last_of_them_is_gone() -> None:
+    calls = [ready("a", at, state="s") for at in (1.0, 2.0, 3.0)]
+    schedule = Schedule()
+    for one in calls:
+        schedule.add(one, "lane", 1, deferred=True)
+    schedule.remove(calls[:1])
+    assert made_for(schedule, "other") == []
+    assert made_for(schedule, "s") == [[2.0, 3.0]]
+    assert made_for(schedule, "s") == []
+    schedule.add(calls[0], "lane", 1, deferred=True)
+    assert made_for(schedule, "s") == [[1.0]]
+
+
 def test_a_promoted_call_is_still_made_for_what_needs_its_state() -> None:
     schedule = deferring(("a", 1.0, True), ("a", 2.0, True))
     schedule.promote("a")

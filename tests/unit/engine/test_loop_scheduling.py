@@ -105,20 +105,19 @@ class Slots:
     read_bytes: Sequence[int] = ()
     sent_bytes: Sequence[int] = ()
     cells: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    entered: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-    """The contents of slots that are not filled yet."""
+    unfilled: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
 
     def enter(self, run: LoopRun, slot: int) -> Entered:
         plan = self.plans[run.call.run]
         content = {"run": run.call.run, "count": 0, "live": True} if run.cells is None else dict(run.cells)
         assert content["count"] == run.done
-        self.entered[slot] = content
+        self.unfilled[slot] = content
         return Entered(min(run.call.times, plan.room), "its states are full", Forms(plan))
 
     def fill(self, runs: Sequence[LoopRun]) -> None:
-        assert len(runs) == len(self.entered), "runs that enter a group in one turn are filled together"
+        assert len(runs) == len(self.unfilled), "runs that enter a group in one turn are filled together"
         for run in runs:
-            self.cells[run.slot] = self.entered.pop(run.slot)
+            self.cells[run.slot] = self.unfilled.pop(run.slot)
 
     def put_items(self, slot: int, items: StreamItems) -> None:
         raise AssertionError("these loops read no streams")

@@ -177,7 +177,7 @@ def test_items_for_a_run_that_has_left_do_not_get_to_the_next_one() -> None:
     for slot in (1, 2):
         here.put_items(slot, StreamItems(TEXT, 1, torch.tensor([5, 6])))
     fill(here, {1: drawn(random.Random(3), again=False)})
-    here.put_items(1, StreamItems(TEXT, 0, torch.tensor([8])))
+    here.put_items(1, StreamItems(TEXT, 0, torch.tensor([8], dtype=torch.int32)))
     here.fill_in()
     here.put_items(4, StreamItems(TEXT, 0, torch.tensor([9])))
     fill(here, {4: drawn(random.Random(4), again=False)})
@@ -186,6 +186,19 @@ def test_items_for_a_run_that_has_left_do_not_get_to_the_next_one() -> None:
     assert here.cells[TEXT][1, :, 0].tolist() == [8, *blank[1:]]
     assert here.cells[TEXT][2, :, 0].tolist() == [NO_ITEM, 5, 6, *blank[3:]]
     assert here.cells[TEXT][4, :, 0].tolist() == blank
+
+
+def test_items_of_all_runs_take_as_many_operations_as_those_of_one() -> None:
+    here = tables()
+    counts: list[int] = []
+    for slots in ((1,), (1, 2, 4)):
+        for slot in slots:
+            here.put_items(slot, StreamItems(TEXT, slot, torch.tensor([slot])))
+        with counted() as operations:
+            here.fill_in()
+        counts.append(operations.count)
+    assert counts[0] == counts[1] <= 8
+    assert here.cells[TEXT][[1, 2, 4], [1, 2, 4], 0].tolist() == [1, 2, 4]
 
 
 def test_a_value_that_does_not_fit_is_refused_before_anything_is_filled() -> None:

@@ -17,6 +17,7 @@ many rows is cut when its turn comes; the size of the parts depends on whether l
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from math import ceil
 from typing import Any, NamedTuple
@@ -97,6 +98,8 @@ class _Deferred:
         """By their ids."""
         self._promoted: set[int] = set()
         """Ids of those that may be served although no other follows."""
+        self._states: Counter[StateKey] = Counter()
+        """How many of them are on each state."""
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -106,13 +109,20 @@ class _Deferred:
 
     def add(self, call: Call) -> None:
         self._calls[id(call)] = call
+        self._states.update(call.states.values())
 
     def forget(self, gone: set[int]) -> None:
         """Forget calls by their ids, of which some may not be here."""
-        if self._calls:
-            self._promoted -= gone
-            for one in gone:
-                self._calls.pop(one, None)
+        self._promoted -= gone
+        for one in gone & self._calls.keys():
+            for state in self._calls.pop(one).states.values():
+                self._states[state] -= 1
+                if not self._states[state]:
+                    del self._states[state]
+
+    def on(self, states: Collection[StateKey]) -> bool:
+        """True if some are on these states."""
+        return any(state in self._states for state in states)
 
     def promote(self, calls: Iterable[Call]) -> None:
         """Let these be served although no other follows."""
@@ -226,9 +236,9 @@ class Schedule:
     def deferred_on(self, states: Iterable[StateKey], beside: Hashable = None) -> Iterator[Batch]:
         """Remove and return the deferred calls on these states, with those that must go before them, batch by batch.
         `beside`: not those with this key."""
-        if not self._deferred:
-            return
         wanted = set(states)
+        if not self._deferred.on(wanted):
+            return
         for key in [key for key in self._queues if key != beside]:
             queue = [one for one in self._queues[key] if one.call in self._deferred]
             mine = [one.call for one in _before(queue, wanted)]

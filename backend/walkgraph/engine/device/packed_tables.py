@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,13 +29,11 @@ Shape = tuple[int, ...]
 class PackedNumbers:
     """Numbers for places in the tables, on the host."""
 
-    __slots__ = ("counts", "starts", "values")
+    __slots__ = ("at", "values")
 
     def __init__(self) -> None:
-        self.starts: list[int] = []
-        """The first word of each series of numbers."""
-        self.counts: list[int] = []
-        """The words of each."""
+        self.at = array("q")
+        """The words that they are written to."""
         self.values = bytearray()
 
 
@@ -87,24 +84,18 @@ class PackedTables:
         _, start, size, length, code = self._tables[name]
         if column + len(numbers) > length:
             raise IndexError(f"{len(numbers)} numbers don't fit a row of {length} of `{name}` from {column} on")
-        packed.starts.append(start + (row * length + column) * size)
-        packed.counts.append(len(numbers) * size)
+        first = start + (row * length + column) * size
+        packed.at.extend(range(first, first + len(numbers) * size))
         packed.values += array(code, numbers).tobytes()
 
     def send(self, given: Sequence[PackedNumbers], rows: Sequence[int]) -> SentNumbers:
         """Send numbers to the device, in stream order. `rows`: indices that come with the same copy."""
-        starts = np.array([start for one in given for start in one.starts], np.int64)
-        counts = np.array([count for one in given for count in one.counts], np.int64)
-        values = np.frombuffer(b"".join([one.values for one in given]), np.int32)
-        count, n = len(values), len(rows)
-        size = count + count % 2
-        host = np.empty(n + size + size // 2, np.int64)
-        at, words = host[n : n + size], host[n + size :].view(np.int32)
-        host[:n] = rows
-        at[:count] = np.repeat(starts + counts - np.cumsum(counts), counts) + np.arange(count)
-        words[:count] = values
-        at[count:], words[count:] = self._spare, 0
-        parts = sent(torch.from_numpy(host), self._memory.device).split([n, size, size // 2])
+        count = sum([len(one.at) for one in given])
+        odd = count % 2
+        at, values = [array("q", rows), *[one.at for one in given]], [one.values for one in given]
+        host = bytearray().join([*at, array("q", [self._spare] * odd), *values, bytes(_WORD * odd)])
+        sizes = [len(rows), count + odd, (count + odd) // 2]
+        parts = sent(torch.frombuffer(host, dtype=torch.int64), self._memory.device).split(sizes)
         return SentNumbers(parts[0], parts[1], parts[2].view(torch.int32))
 
     def write(self, numbers: SentNumbers) -> None:

@@ -7,7 +7,7 @@ and not every output is wanted. Each form is captured by itself.
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -361,13 +361,7 @@ class Bodies:
         if made is None:
             uses = [
                 UseStep(
-                    use.node,
-                    use.name,
-                    use.sources,
-                    use.states,
-                    use.varying,
-                    use.inner,
-                    use.branch,
+                    *(use.node, use.name, use.sources, use.states, use.varying, use.inner, use.branch),
                     operator=one.operator,
                     spec=step,
                 )
@@ -465,7 +459,9 @@ def _part(use: LoopUseSpec, port: str, part: int, row: Row) -> Row:
     return Row(row.shape[1:], row.dtype)
 
 
+@lru_cache(_MOST_BODIES)
 def _blank(row: Row) -> Tensor:
+    """A tensor of a row's shape and type, without content."""
     return torch.empty(row.shape, dtype=row.dtype, device="meta")
 
 

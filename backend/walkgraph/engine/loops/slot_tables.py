@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -171,16 +172,17 @@ class SlotTables:
         """Copy the items that have come since the last launch to their slots, in stream order: those of all runs
         together, because each copy takes the host longer than the device."""
         for place, coming in self._coming.items():
-            cell = self.cells[place]
-            steps, shape = cell.shape[1], cell.shape[2:]
-            given, rows = [items.values for _, items in coming], list[int]()
-            for (slot, items), one in zip(coming, given, strict=True):
-                start = slot * steps + items.first
-                rows += range(start, start + one.shape[0])
-            if any(one.device != given[0].device for one in given):
-                given = [sent(one, self.device) for one in given]
-            at, values = sent(torch.tensor(rows), self.device), sent(torch.cat(given).to(cell.dtype), self.device)
-            cell.flatten(0, 1).index_copy_(0, at, values.view(-1, *shape))
+            cell, rows, given = self.cells[place], list[int](), list[Tensor]()
+            for slot, items in coming:
+                start, value = slot * cell.shape[1] + items.first, items.values
+                rows += range(start, start + value.shape[0])
+                given.append(value if value.dtype == cell.dtype else value.to(cell.dtype))
+            # Items are of the indices' type, so both go in one copy.
+            both = [torch.from_numpy(np.array(rows)), *given]
+            if any(one.device != both[0].device for one in given):
+                both = [_here(one, self.device) for one in both]
+            at, values = _here(torch.cat(both), self.device).split(len(rows))
+            cell.flatten(0, 1).index_copy_(0, at, values.view(-1, *cell.shape[2:]))
         self._coming.clear()
 
     def value(self, place: Place, slot: int) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -176,10 +177,15 @@ class Detokenizer(TextOperator):
         ids = [*before, *call.inputs["token"].tolist()]
         old, new = self.vocabulary.decode(ids[:shown]), self.vocabulary.decode(ids)
         if new.endswith(_CUT) and len(ids) - shown < _LONGEST_CHARACTER:
-            states.put(call.states["tail"], torch.tensor([shown, *ids]))
+            states.put(call.states["tail"], _numbers([shown, *ids]))
             return ""
-        states.put(call.states["tail"], torch.tensor([len(ids) - shown, *ids[shown:]]))
+        states.put(call.states["tail"], _numbers([len(ids) - shown, *ids[shown:]]))
         return new[len(old) :]
+
+
+def _numbers(values: Sequence[int]) -> Tensor:
+    """`[n]`, by NumPy, whose calls are short."""
+    return torch.from_numpy(np.array(values, np.int64))
 
 
 def _vocabulary(context: LoadContext) -> Vocabulary:

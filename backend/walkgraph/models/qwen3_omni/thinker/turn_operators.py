@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs
@@ -38,7 +39,8 @@ class TurnMarker(Operator):
         return cls(config.thinker.marks, vocabulary_of(context))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"ids": torch.tensor(self._fitting(call), dtype=torch.int64)} for call in calls]
+        # By NumPy, whose calls are short.
+        return [{"ids": torch.from_numpy(np.array(self._fitting(call), np.int64))} for call in calls]
 
     def _fitting(self, call: Call) -> list[int]:
         """Raises CallFailed for more tokens than may be."""
