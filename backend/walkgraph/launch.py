@@ -43,6 +43,7 @@ from walkgraph.wire.processes.common import one_heap
 
 STARTER = "shapes"
 """The graph that the first start deploys."""
+ACTOR_SERVER = "walkgraph.cluster.actor_server"
 EDITOR = "walkgraph_editor.mount"
 CLOSE_SECONDS = 1
 """Seconds that open connections get to end once the runs are drained."""
@@ -83,7 +84,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
         store = Store.open(settings.database)
         first = store.read_now(queries.is_new)
         studio = _studio(settings)
-        fork_server = ForkServerProcess(settings.home / "d")
+        fork_server = _supervisor(settings)
         app = create_app(
             settings,
             token=token,
@@ -190,6 +191,16 @@ class _Server(uvicorn.Server):
             self._services.approvals.leave()
         finally:
             self.should_exit = True
+
+
+def _supervisor(settings: Settings) -> ForkServerProcess:
+    """What starts the workers. Raises Refused if it isn't installed."""
+    folder = settings.home / "d"
+    if settings.backend == "local":
+        return ForkServerProcess(folder)
+    if importlib.util.find_spec("ray") is None:
+        raise Refused("`ray` is not installed; run `pip install 'walkgraph[ray]'`, or use the backend `local`")
+    return ForkServerProcess(folder, ACTOR_SERVER, ("--address", settings.ray_address))
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -77,6 +77,11 @@ class Settings(BaseSettings):
     secrets_dir: Path | None = None
     """Folder of the secrets that calls of nodes may send, two files a secret: `NAME` and `NAME.hosts`; by default
     `home/secrets`."""
+    backend: Literal["local", "ray"] = "local"
+    """What starts the workers of deployments: `local`, as processes of this service; `ray`, as actors of a Ray cluster,
+    on the service's own node, which needs the extra `ray`."""
+    ray_address: str = "auto"
+    """Address of a Ray cluster's head, `10.0.0.1:6379`, for `backend` `ray`; `auto` is the one of this machine."""
     plugins: tuple[str, ...] = ()
     """Plug-ins of installed packages whose components may be used, besides those that `walkgraph plugins add` has put
     into `home/plugins.json`; none is enabled by default."""
@@ -340,6 +345,13 @@ def worker_environment() -> dict[str, str]:
     """
     chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "2000", "OPENBLAS_NUM_THREADS": "1"}
     return {"UCX_NET_DEVICES": "lo", **os.environ, **chosen}
+
+
+def actor_environment() -> dict[str, str]:
+    """`worker_environment` in an actor of Ray, without what Ray chooses for a process that asks for no processor: one
+    thread, and no GPU."""
+    chosen = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return {name: value for name, value in worker_environment().items() if chosen.get(name) != value}
 
 
 def use_interface(name: str) -> None:

@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.fork_server import actor_server
 from tests.support.host_forks import HostForks
 from tests.support.namespaces import Host
+from tests.support.ray_hosts import RayCluster
 from walkgraph.conductor.client import Limits
 from walkgraph.wire.processes.host_network import HostNetwork, make_keys
 
@@ -44,11 +46,15 @@ class FarDeployment:
 
 
 @contextmanager
-def far_deployment(here: Host, there: Host, graph: str, **limits: float) -> Iterator[FarDeployment]:
-    """A bundled graph of two ranks, ready."""
-    words = json.dumps([graph, [here.address, there.address], there.command(), limits])
+def far_deployment(
+    here: Host, there: Host, graph: str, ray: RayCluster | None = None, **limits: float
+) -> Iterator[FarDeployment]:
+    """A bundled graph of two ranks, ready. `ray`: the cluster whose actors they are; None: they are forked on their
+    hosts."""
+    head, environment = (ray.address, ray.environment) if ray is not None else (None, None)
+    words = json.dumps([graph, [here.address, there.address], there.command(), head, limits])
     command = here.command(sys.executable, "-m", "tests.support.far_deployment", words)
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         deployment = FarDeployment(process)
         assert deployment.ask("ready")
@@ -79,13 +85,15 @@ async def answer(deployment: Deployment, what: str, *given: Any) -> Any:
             raise ValueError(what)
 
 
-async def serve(graph_name: str, addresses: list[str], there: list[str], limits: dict[str, Any]) -> None:
+async def serve(
+    graph_name: str, addresses: list[str], there: list[str], head: str | None, limits: dict[str, Any]
+) -> None:
     graph, plan = plan_named(graph_name)
     first, second = plan.ranks
     plan = msgspec.structs.replace(plan, ranks=(first, msgspec.structs.replace(second, host="there")))
     network = HostNetwork({"": addresses[0], "there": addresses[1]}, make_keys())
     with tempfile.TemporaryDirectory(prefix="wg") as folder:
-        servers = HostForks(Path(folder), [[], there], {0: 0, 1: 1})
+        servers = actor_server(head) if head is not None else HostForks(Path(folder), [[], there], {0: 0, 1: 1})
         try:
             async with deployed(
                 graph, plan, Limits(**limits), ready=False, forks=servers, network=network

@@ -134,6 +134,9 @@ class OwnForks:
         self._told.append((forks.Forked(rank, start, child.pid), os.pidfd_open(child.pid)))
         os.eventfd_write(self._some, 1)
 
+    def kill(self, rank: Rank, start: int) -> None:
+        raise AssertionError("all of them are processes of this host")
+
     def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._some)

@@ -59,7 +59,7 @@ class HostForks:
     def _passed(self, source: socket.socket, conductor: socket.socket, servers: list[socket.socket]) -> bool:
         """Pass one message on; False if its sender is gone."""
         if source is conductor:
-            asked = forks.receive_fork(source)
+            asked = forks.receive_order(source)
             if asked is None:
                 return False
             (message, files), target = asked, servers[self._host_of[asked[0].rank]]

@@ -1,6 +1,7 @@
 """Deployments over two hosts, which are network namespaces: the same answers, and what becomes of a cut cable."""
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.support.deployment import deployed, plan_named
 from tests.support.far_deployment import far_deployment
 from tests.support.namespaces import Host, allowed, two_hosts
+from tests.support.ray_hosts import ray_cluster
 from walkgraph.placement.transports import declared_transports
 
 pytestmark = [
@@ -15,6 +17,7 @@ pytestmark = [
     pytest.mark.skipif(not declared_transports()["nixl"].installed, reason="`nixl` is not installed"),
     pytest.mark.skipif(not allowed(), reason="network namespaces are not allowed here"),
 ]
+TASKS: dict[str, dict[str, Any]] = {"windows": {"items": 11}, "chain": {}, "padded": {}}
 LARGE: dict[str, Any] = {"times": 4, "numbers": 1 << 18}
 ENDLESS: dict[str, Any] = {"times": 1_000_000, "numbers": 1 << 12}
 
@@ -34,10 +37,16 @@ async def alone(name: str, tasks: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 async def test_answers_are_those_of_one_rank(hosts: Sequence[Host]) -> None:
-    tasks = {"windows": {"items": 11}, "chain": {}, "padded": {}}
-    expected = await alone("synthetic_streams", tasks)
+    expected = await alone("synthetic_streams", TASKS)
     with far_deployment(*hosts, "synthetic_streams") as deployment:
-        assert deployment.answers(tasks) == expected
+        assert deployment.answers(TASKS) == expected
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed")
+async def test_actors_of_a_cluster_give_the_same_answers(hosts: Sequence[Host]) -> None:
+    expected = await alone("synthetic_streams", TASKS)
+    with ray_cluster(*hosts) as ray, far_deployment(*hosts, "synthetic_streams", ray) as deployment:
+        assert deployment.answers(TASKS) == expected
 
 
 async def test_a_cut_cable_stops_runs_or_ends_them(hosts: Sequence[Host]) -> None:

@@ -12,6 +12,7 @@ from pydantic import SecretStr, ValidationError
 from walkgraph.errors import Refused
 from walkgraph.settings import (
     Settings,
+    actor_environment,
     ensure_token,
     is_loopback,
     openmp_threads,
@@ -140,3 +141,16 @@ def test_nixl_uses_the_hosts_interface_unless_the_user_names_one(
         monkeypatch.delenv("UCX_NET_DEVICES")
     use_interface("eth7")
     assert os.environ["UCX_NET_DEVICES"] == used
+
+
+@pytest.mark.parametrize(
+    ("threads", "gpus", "kept"),
+    [("1", "", {}), ("4", "2,3", {"OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "2,3"})],
+)
+def test_an_actors_worker_gets_what_the_user_chose_and_not_what_ray_did(
+    monkeypatch: pytest.MonkeyPatch, threads: str, gpus: str, kept: dict[str, str]
+) -> None:
+    both = {"OMP_NUM_THREADS": threads, "CUDA_VISIBLE_DEVICES": gpus}
+    for name, value in both.items():
+        monkeypatch.setenv(name, value)
+    assert {name: value for name, value in actor_environment().items() if name in both} == kept

@@ -1,7 +1,8 @@
-"""The service's handle of its fork server, the process that the workers of all its deployments are forked from.
+"""The service's handle of the process that starts the workers of all its deployments: its fork server, which they are
+forked from, or its actor server.
 
 It is started with the first deployment, and again when it ends. The socket is the service's: what conductors ask for
-meanwhile waits in it. Workers that run don't need the server.
+meanwhile waits in it. Workers that were forked don't need the server any more; actors end with it.
 """
 
 import asyncio
@@ -11,11 +12,13 @@ import os
 import socket
 import sys
 from asyncio.subprocess import Process
+from collections.abc import Sequence
 from pathlib import Path
 
 from walkgraph.settings import worker_environment
 from walkgraph.wire.sockets import socket_path
 
+FORK_SERVER = "walkgraph.worker.fork_server"
 SOCKET, LOG = "forks", "forks.log"
 _PENDING = 1024
 """Most conductors that wait to be accepted."""
@@ -26,9 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class ForkServerProcess:
-    def __init__(self, directory: Path) -> None:
-        """`directory`: the folder of its socket and its log; made if it isn't there. Raises InvalidInput if its path is
-        too long for a socket."""
+    def __init__(self, directory: Path, module: str = FORK_SERVER, words: Sequence[str] = ()) -> None:
+        """`directory`: the folder of its socket and its log; made if it isn't there. `module`: what it runs, with these
+        `words`. Raises InvalidInput if its path is too long for a socket."""
+        self._module, self._words = module, tuple(words)
         self._directory, self.socket = directory, socket_path(directory, SOCKET)
         self._listener: socket.socket | None = None
         self._process: Process | None = None
@@ -62,8 +66,8 @@ class ForkServerProcess:
         with (self._directory / LOG).open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "walkgraph.worker.fork_server", "--listen", str(listener.fileno())),
-                *("--parent", str(os.getpid())),
+                *("-m", self._module, "--listen", str(listener.fileno()), "--parent", str(os.getpid())),
+                *self._words,
                 stdin=asyncio.subprocess.DEVNULL,
                 env=worker_environment(),
                 stdout=log,

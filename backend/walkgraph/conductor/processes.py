@@ -29,8 +29,10 @@ EXIT_SECONDS = 1.0
 class WorkerProcess:
     start: int
     """Number of this start of its rank."""
+    there: bool = False
+    """It has been started."""
     pidfd: int | None = None
-    """None until it has been forked."""
+    """None until it is there, and on another host."""
     waiting: deque[bytes] = field(default_factory=deque[bytes])
     """Encoded messages that wait to be sent to it."""
 
@@ -43,6 +45,10 @@ class Forking(Protocol):
 
     def ask(self, directory: Path, rank: Rank, start: int) -> None:
         """Asks for a worker, which is told later. Raises OSError."""
+        ...
+
+    def kill(self, rank: Rank, start: int) -> None:
+        """Asks for the end of a worker."""
         ...
 
     def told(self) -> "Iterator[tuple[forks.FromForkServer, int | None]]":
@@ -75,6 +81,16 @@ class ForkLink:
                 raise
             self._connection = connection
         forks.send(self._connection, forks.Fork(str(directory), rank, start, self._ports.get(rank)), self._lifeline, 1)
+
+    def kill(self, rank: Rank, start: int) -> None:
+        if self._connection is None:
+            return
+        try:
+            forks.send(self._connection, forks.Kill(rank, start))
+        except OSError:
+            # It doesn't read, or is gone: its workers end with the connection.
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
 
     def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
         while self._connection is not None:
@@ -148,14 +164,14 @@ class Processes:
         worker = self.alive.get(rank)
         if worker is None:
             return
-        if worker.pidfd is None:
+        if worker.there:
+            self._end(rank, worker.start, worker.pidfd)
+        else:
             # It dies once it is there.
             self._bury(rank, -signal.SIGKILL)
-        else:
-            _kill(worker.pidfd)
 
     def end(self) -> None:
-        """Kills all workers and waits for their exit."""
+        """Kills all workers and waits for the exit of those on this host. Others end with the server's connection."""
         for rank, worker in list(self.alive.items()):
             self.kill(rank)
             if worker.pidfd is not None:
@@ -166,7 +182,7 @@ class Processes:
             for message, pidfd in self._forking.told():
                 self._take(message, pidfd)
         except ConnectionError:
-            # Those that run go on. Those that don't run yet never will.
+            # Those that run here go on. Those that don't run yet never will, and others end with their server.
             for rank in [rank for rank, worker in self.alive.items() if worker.pidfd is None]:
                 self._bury(rank, None)
 
@@ -178,17 +194,22 @@ class Processes:
             case forks.Exited(code=code):
                 if expected:
                     self._bury(rank, code)
-            case forks.Forked(pid=pid, error=error) if worker is not None and expected:
-                worker.pidfd = pidfd
-                if pidfd is None:
+            case forks.Forked(pid=0, error=error):
+                if expected:
                     self._bury(rank, error)
-                else:
-                    self._events.append(Spawned(rank, message.start, pid))
-            case forks.Forked() if pidfd is not None:
-                _kill(pidfd)
-                os.close(pidfd)
-            case _:
-                pass
+            case forks.Forked(pid=pid) if worker is not None and expected:
+                worker.there, worker.pidfd = True, pidfd
+                self._events.append(Spawned(rank, message.start, pid))
+            case forks.Forked():
+                self._end(rank, message.start, pidfd)
+                if pidfd is not None:
+                    os.close(pidfd)
+
+    def _end(self, rank: Rank, start: int, pidfd: int | None) -> None:
+        if pidfd is None:
+            self._forking.kill(rank, start)
+        else:
+            _kill(pidfd)
 
     def _bury(self, rank: Rank, code: int | None) -> None:
         worker = self.alive.pop(rank, None)

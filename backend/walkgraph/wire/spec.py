@@ -6,6 +6,7 @@ service -> conductor    TakeUp
 conductor -> service    Status, TakenUp
 """
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,9 +123,11 @@ def write_spec(directory: Path, spec: DeploymentSpec) -> None:
     """Make the deployment's directory (0700) and put `spec.json` (0600) into it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
-    path = directory / FILE
-    path.touch(mode=0o600)
-    path.write_bytes(msgspec.json.encode(spec))
+    # Several processes of a host may write the same one, and others read it.
+    part = directory / f"{FILE}.{os.getpid()}"
+    part.touch(mode=0o600)
+    part.write_bytes(msgspec.json.encode(spec))
+    part.replace(directory / FILE)
 
 
 def read_spec(directory: Path) -> DeploymentSpec:

@@ -78,17 +78,21 @@ class ForkServer:
     def _hear(self, connection: socket.socket) -> forks.Fork | None:
         """Reads one message. Returns it in the process that it asked for."""
         try:
-            heard = forks.receive_fork(connection)
+            heard = forks.receive_order(connection)
         except BlockingIOError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             heard = None
         message, files = heard or (None, [])
         try:
-            if message is None or len(files) != forks.FILES:
-                self._close(connection)
-                return None
-            return self._fork(message, files, connection)
+            match message:
+                case forks.Fork() if len(files) == forks.FILES:
+                    return self._fork(message, files, connection)
+                case forks.Kill():
+                    self._kill(message, connection)
+                case _:
+                    self._close(connection)
+            return None
         finally:
             for file in files:
                 os.close(file)
@@ -116,6 +120,11 @@ class ForkServer:
         if not self._tell(connection, forks.Forked(message.rank, message.start, pid), pidfd):
             os.kill(pid, signal.SIGKILL)  # its conductor doesn't know of it
         return None
+
+    def _kill(self, message: forks.Kill, connection: socket.socket) -> None:
+        for pidfd, child in self._children.items():
+            if (child.rank, child.start, child.connection) == (message.rank, message.start, connection):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _become(self, lifeline: int, output: int) -> None:
         """Turns this process, which has just been forked, into a worker: it keeps none of the server's files."""

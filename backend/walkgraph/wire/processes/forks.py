@@ -1,9 +1,10 @@
-"""Messages between a conductor and the fork server, whose processes are forked once the slow imports are done.
+"""Messages between a conductor and what starts its workers: the fork server, whose processes are forked once the slow
+imports are done, or the actor server, which has them started on hosts of a cluster.
 
 They travel over a SEQPACKET socket, one message a packet, with files beside it:
 
-conductor -> fork server    Fork, with the files LIFELINE, OUTPUT
-fork server -> conductor    Forked, with the file PIDFD; Exited
+conductor -> server    Fork, with the files LIFELINE, OUTPUT; Kill
+server -> conductor    Forked, with the file PIDFD where it is a process of this host; Exited
 """
 
 import array
@@ -33,6 +34,13 @@ class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
     """Where a rank on another host finds its conductor."""
 
 
+class Kill(msgspec.Struct, frozen=True, tag="kill", forbid_unknown_fields=True):
+    """End a worker, if it hasn't ended yet; `Exited` tells it."""
+
+    rank: int
+    start: int
+
+
 class Forked(msgspec.Struct, frozen=True, tag="forked", forbid_unknown_fields=True):
     """A worker was started, or could not be."""
 
@@ -51,19 +59,20 @@ class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=Tr
     """Exit status; negative for a signal."""
 
 
+ToForkServer = Fork | Kill
 FromForkServer = Forked | Exited
 _encode = msgspec.msgpack.encode
-_to_server = msgspec.msgpack.Decoder(Fork)
+_to_server: msgspec.msgpack.Decoder[ToForkServer] = msgspec.msgpack.Decoder(ToForkServer)
 _from_server: msgspec.msgpack.Decoder[FromForkServer] = msgspec.msgpack.Decoder(FromForkServer)
 
 
-def send(to: socket.socket, message: Fork | FromForkServer, *files: int) -> None:
+def send(to: socket.socket, message: ToForkServer | FromForkServer, *files: int) -> None:
     """Raises OSError, BlockingIOError among them."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
     to.sendmsg([_encode(message)], rights)
 
 
-def receive_fork(of: socket.socket) -> tuple[Fork, list[int]] | None:
+def receive_order(of: socket.socket) -> tuple[ToForkServer, list[int]] | None:
     """The next message and its files, or None at the end. Raises OSError, or msgspec.DecodeError."""
     packet, files = _receive(of)
     return (_to_server.decode(packet), files) if packet else None

@@ -1,0 +1,1 @@
+"""Workers on the hosts of a Ray cluster."""

@@ -1,0 +1,223 @@
+"""`python -m walkgraph.cluster.actor_server --listen F --parent P --address A`: has workers started as actors of Ray.
+
+It serves the conductors that connect to the socket `F`, as the fork server does. A deployment's ranks have a placement
+group, with a bundle for each rank on the host that the plan names. Ray ends the actors when this process ends, and this
+process ends those of a conductor when its connection does.
+
+An actor's name is that of its deployment's folder and its rank. Ray has one actor of a name at most, so a rank is not
+started again while its last start may live.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import hashlib
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from walkgraph.cluster.rank_actor import RankActor
+from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.placement.tables import RankPlan
+from walkgraph.wire.processes import forks
+from walkgraph.wire.processes.common import die_with
+from walkgraph.wire.spec import DeploymentSpec, read_spec
+
+_log = logging.getLogger(__name__)
+
+NAMESPACE = "walkgraph"
+ROOM_SECONDS = 60.0
+"""Seconds that a placement group waits for room in the cluster."""
+_PIN = 0.001
+"""The share of a host's own resource that keeps a bundle there."""
+
+
+class ActorServer:
+    def __init__(self, ray: Any, listener: socket.socket) -> None:
+        """`ray`: the module, connected to its cluster."""
+        self._ray, self._listener = ray, listener
+        listener.setblocking(False)
+        self._conductors: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(self._listener)
+            connection.setblocking(False)
+            task = asyncio.create_task(_Conductor(self._ray, connection).serve())
+            self._conductors.add(task)
+            task.add_done_callback(self._conductors.discard)
+
+
+class _Conductor:
+    """A connection, and the actors of its ranks."""
+
+    def __init__(self, ray: Any, connection: socket.socket) -> None:
+        self._ray, self._connection = ray, connection
+        self._actors: dict[tuple[int, int], Any] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._group: asyncio.Task[Any] | None = None
+
+    async def serve(self) -> None:
+        try:
+            while (order := await self._order()) is not None:
+                match order:
+                    case forks.Fork():
+                        task = asyncio.create_task(self._run(order))
+                        self._starting.add(task)
+                        task.add_done_callback(self._starting.discard)
+                    case forks.Kill():
+                        self._kill(order.rank, order.start)
+        finally:
+            await self._close()
+
+    async def _order(self) -> forks.ToForkServer | None:
+        """The next message; None at the end, and for anything else."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                heard = forks.receive_order(self._connection)
+            except BlockingIOError:
+                readable = loop.create_future()
+                loop.add_reader(self._connection, readable.set_result, None)
+                try:
+                    await readable
+                finally:
+                    loop.remove_reader(self._connection)
+                continue
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return None
+            if heard is None:
+                return None
+            order, files = heard
+            # A pipe ends at this host: the connection stands for it.
+            for file in files:
+                os.close(file)
+            return order
+
+    async def _run(self, fork: forks.Fork) -> None:
+        """Start a worker and wait for its end."""
+        key = fork.rank, fork.start
+        try:
+            spec = read_spec(Path(fork.directory))
+            actor = self._actors[key] = await self._actor(fork, spec)
+            far = fork.ports is not None
+            begun = actor.begin.remote(msgspec.msgpack.encode(fork), msgspec.json.encode(spec) if far else b"")
+            self._tell(forks.Forked(*key, await begun))
+        except (WalkgraphError, OSError, ValueError, self._ray.exceptions.RayError) as error:
+            _log.warning("rank %d is not started: %s", fork.rank, error)
+            self._kill(*key)
+            self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH))
+            return
+        code = -signal.SIGKILL
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            code = await actor.wait.remote()
+        self._kill(*key)
+        self._tell(forks.Exited(*key, code))
+
+    async def _actor(self, fork: forks.Fork, spec: DeploymentSpec) -> Any:
+        if self._group is None:
+            self._group = asyncio.create_task(self._reserved(spec))
+        try:
+            group = await asyncio.shield(self._group)
+        except (WalkgraphError, OSError, self._ray.exceptions.RayError):
+            self._group = None  # the next one may have room
+            raise
+        scheduling = importlib.import_module("ray.util.scheduling_strategies")
+        name = hashlib.sha256(fork.directory.encode()).hexdigest()[:16]
+        return (
+            self._ray.remote(RankActor)
+            .options(
+                name=f"{name}.{fork.rank}",
+                num_cpus=0,
+                max_restarts=0,
+                scheduling_strategy=scheduling.PlacementGroupSchedulingStrategy(
+                    placement_group=group,
+                    placement_group_bundle_index=[int(one.rank) for one in spec.plan.ranks].index(fork.rank),
+                ),
+            )
+            .remote()
+        )
+
+    async def _reserved(self, spec: DeploymentSpec) -> Any:
+        """The placement group of a deployment, once it has room. Raises InvalidInput, TimeoutError."""
+        groups = importlib.import_module("ray.util.placement_group")
+        here = self._ray.get_runtime_context().get_node_id()
+        made = groups.placement_group(bundles(spec.plan.ranks, self._ray.nodes(), here), strategy="PACK")
+        try:
+            async with asyncio.timeout(ROOM_SECONDS):
+                await made.ready()
+        except (TimeoutError, asyncio.CancelledError):
+            groups.remove_placement_group(made)
+            raise
+        return made
+
+    def _kill(self, rank: int, start: int) -> None:
+        actor = self._actors.pop((rank, start), None)
+        if actor is not None:
+            self._ray.kill(actor)
+
+    def _tell(self, message: forks.FromForkServer) -> None:
+        # A conductor that doesn't read is gone, or will be told so by its service.
+        with contextlib.suppress(OSError):
+            forks.send(self._connection, message)
+
+    async def _close(self) -> None:
+        for task in self._starting:
+            task.cancel()
+        for key in list(self._actors):
+            self._kill(*key)
+        if self._group is not None:
+            self._group.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WalkgraphError, OSError, self._ray.exceptions.RayError):
+                importlib.import_module("ray.util.placement_group").remove_placement_group(await self._group)
+        self._connection.close()
+
+
+def bundles(ranks: tuple[RankPlan, ...], nodes: list[Mapping[str, Any]], here: str) -> list[dict[str, float]]:
+    """The resources of each rank: its place on the node that is its host, and its share of a GPU. `here`: the node that
+    plans. Raises InvalidInput for a host that the cluster doesn't have."""
+    alive = [node for node in nodes if node["Alive"]]
+    names = {"" if node["NodeID"] == here else node["NodeName"]: node for node in alive}
+    sharing = Counter((rank.host, rank.device) for rank in ranks)
+    found: list[dict[str, float]] = []
+    for rank in ranks:
+        if rank.host not in names:
+            raise InvalidInput(f"the cluster has no host `{rank.host}` now; start it, or name another")
+        bundle = {f"node:{names[rank.host]['NodeManagerAddress']}": _PIN}
+        if rank.device != "cpu":
+            bundle["GPU"] = 1 / sharing[rank.host, rank.device]
+        found.append(bundle)
+    return found
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--listen", type=int, required=True)
+    arguments.add_argument("--parent", type=int, required=True)
+    arguments.add_argument("--address", required=True)
+    given = arguments.parse_args()
+    die_with(given.parent)
+    signal.signal(signal.SIGTERM, _leave)
+    ray = importlib.import_module("ray")
+    ray.init(address=given.address, namespace=NAMESPACE, log_to_driver=False, logging_level="WARNING")
+    asyncio.run(ActorServer(ray, socket.socket(fileno=given.listen)).serve())
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

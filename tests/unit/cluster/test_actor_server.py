@@ -1,0 +1,41 @@
+"""What a deployment reserves in a Ray cluster."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.deployment import plan_named
+from walkgraph.cluster.actor_server import bundles
+from walkgraph.errors import InvalidInput
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import RankPlan
+
+
+def node(name: str, address: str, alive: bool = True) -> dict[str, Any]:
+    return {"NodeID": f"id of {name}", "NodeName": name, "NodeManagerAddress": address, "Alive": alive}
+
+
+NODES = [node("head", "10.0.0.1"), node("far", "10.0.0.2"), node("gone", "10.0.0.3", alive=False)]
+HERE = "id of head"
+
+
+def ranks(*places: tuple[str, str]) -> tuple[RankPlan, ...]:
+    one = plan_named("synthetic_loops", 1)[1].ranks[0]
+    return tuple(replace(one, rank=Rank(rank), host=host, device=device) for rank, (host, device) in enumerate(places))
+
+
+def test_each_rank_has_a_bundle_on_its_host() -> None:
+    found = bundles(ranks(("", "cpu"), ("far", "cpu"), ("far", "cuda:0")), NODES, HERE)
+    assert [set(bundle) for bundle in found] == [{"node:10.0.0.1"}, {"node:10.0.0.2"}, {"node:10.0.0.2", "GPU"}]
+
+
+def test_ranks_of_one_gpu_share_it() -> None:
+    places = ("far", "cuda:0"), ("far", "cuda:0"), ("far", "cuda:1"), ("", "cuda:0")
+    assert [bundle["GPU"] for bundle in bundles(ranks(*places), NODES, HERE)] == [0.5, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize("host", ["gone", "other"])
+def test_a_host_that_is_not_there_says_what_to_do(host: str) -> None:
+    with pytest.raises(InvalidInput, match=f"no host `{host}` now; start it"):
+        bundles(ranks(("", "cpu"), (host, "cpu")), NODES, HERE)
