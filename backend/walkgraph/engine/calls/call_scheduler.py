@@ -266,7 +266,8 @@ class CallScheduler:
         device: torch.device,
     ) -> None:
         handed, asynchronous = self._clock() if self._watch.on else began, launched.asynchronous
-        batch = InFlightBatch(calls, launched, began, handed, device)
+        runs = frozenset([call.run for call in calls])
+        batch = InFlightBatch(calls, runs, launched, began, handed, device)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
             early = call.node in self.chained and call not in self.deferred

@@ -62,9 +62,9 @@ class DeferredCalls:
         if not self._since:
             return
         deferring = self._schedule.deferring()
-        for run in [run for run in self._since if run not in deferring]:
-            if all(call.run != run for call in self._open.values()):
-                del self._since[run]
+        moving = deferring | {call.run for call in self._open.values()}
+        for run in self._since.keys() - moving:
+            del self._since[run]
         for run in deferring:
             if self._collections - self._since.get(run, 0) > QUIET and not self._in_flight.has(run):
                 self._schedule.promote(run)

@@ -71,6 +71,8 @@ class Launched:
 
 class InFlightBatch(NamedTuple):
     calls: Sequence[Call]
+    runs: frozenset[str]
+    """The runs of these calls."""
     launched: Launched
     began: float
     handed: float
@@ -101,13 +103,12 @@ class InFlightBatches:
 
     def has(self, run: str) -> bool:
         """True if a call of the run is in flight."""
-        batches = (*self.turns, *self.beside, *self.threaded)
-        return any(call.run == run for batch in batches for call in batch.calls)
+        return any(run in batch.runs for batches in (self.turns, self.beside, self.threaded) for batch in batches)
 
     def fence(self, run: str) -> None:
         """Make later work wait for the run's batches beside the loops, so that it may read their outputs."""
         for batch in self.beside:
-            if any(call.run == run for call in batch.calls):
+            if run in batch.runs:
                 batch.launched.fence()
 
     def wait(self, *, turns: bool) -> bool:
