@@ -21,12 +21,14 @@ def one_walk(plan: Plan, walk: str) -> Itinerary:
 
 
 def lanes(plan: Plan, walks: list[tuple[str, bool]]) -> Itinerary:
-    """One step a lane; the flag says `per: chunk`. All streams are in use."""
+    """One step a lane; the flag says `per: chunk`. All streams are in use, and all outputs are wanted."""
     steps: list[StepPlan] = []
     for lane, (name, chunked) in enumerate(walks):
         walk = next(w for w in plan.walks if w.name == name and w.chunked == chunked)
         bindings = {n: FromInput(n) for n in walk.inputs}
         steps.append(StepPlan(index=lane, walk=walk.index, partition=lane, bindings=bindings))
     ranks = tuple(r.rank for r in plan.ranks)
-    read = {e.source.index for step in steps for e in plan.walks[step.walk].edges if e.source.kind == "stream"}
-    return Itinerary(steps=tuple(steps), outputs=(), ranks=ranks, streams=tuple(sorted(read)))
+    edges = [edge for step in steps for edge in plan.walks[step.walk].edges]
+    read = {edge.source.index for edge in edges if edge.source.kind == "stream"}
+    outputs = tuple(sorted({edge.target.port for edge in edges if edge.target.kind == "out"}))
+    return Itinerary(steps=tuple(steps), outputs=outputs, ranks=ranks, streams=tuple(sorted(read)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given, settings
@@ -82,6 +83,24 @@ LOOP: dict[str, Any] = {
         }
     },
 }
+
+
+def test_an_output_that_nobody_wants_stays_on_its_rank() -> None:
+    body = LOOP["walks"]["w"]
+    edges = [*body["edges"], {"from": "a.out", "to": "@out.other", "each": True}, ["b.out", "@out.end"]]
+    plan = placed(codec.load({**LOOP, "walks": {"w": {**body, "edges": edges}}}), [], resident=True)
+    itinerary = one_walk(plan, "w")
+    assert itinerary.outputs == ("end", "o", "other")
+    heard = []
+    for outputs in (itinerary.outputs, ("o",)):
+        cluster = Cluster(plan, {name: served(name) for name in "ab"}, 0)
+        cluster.start("r", msgspec.structs.replace(itinerary, outputs=outputs), PARAMS, INPUTS)
+        cluster.run()
+        assert cluster.done("r") == set(itinerary.ranks)
+        heard.append(emitted(cluster))
+    whole, some = heard
+    assert whole.keys() == {"end", "o", "other"}
+    assert some == {"o": whole["o"]}
 
 
 @pytest.mark.parametrize(("selection", "wanted"), [(Selection(every=3), (0, 3, 6)), (Selection(last=True), (6,))])

@@ -92,6 +92,8 @@ class RunHost:
                 self._handed.append(handed)
             self.steps_chosen(verdicts)
         elif target.kind == "out":
+            if target.port not in self._steps.outputs:
+                return
             if value is not ABSENT and walker.table.plan.chunked and shaping.empty(value):
                 value = ABSENT
             if value is ABSENT and not target.chosen:

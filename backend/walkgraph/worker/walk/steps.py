@@ -53,6 +53,8 @@ class Steps:
     ) -> None:
         """`text`: a value as a case names it, as in `Host`."""
         self.ranks: tuple[Rank, ...] = event.itinerary.ranks
+        self.outputs = frozenset(event.itinerary.outputs)
+        """Names of those that the client waits for."""
         self.more: bool = event.itinerary.more
         """True if a leg follows."""
         self.all = control.steps
