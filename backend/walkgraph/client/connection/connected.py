@@ -60,11 +60,10 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
         that the machine's authorities don't know."""
         # The machine's proxies are meant for other machines.
         self._http = self._http_client(
+            transport or self._transport(reaching.verifying(url, trusted)),
             base_url=url,
             headers=reaching.bearer(token),
-            transport=transport,
             trust_env=False,
-            verify=reaching.verifying(url, trusted),
         )
         self.url = url
         self.token = token
@@ -98,7 +97,10 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
         return self._events(running.events_call(run))
 
     @abstractmethod
-    def _http_client(self, **options: Any) -> Http: ...
+    def _transport(self, trusted: ssl.SSLContext) -> Transport: ...
+
+    @abstractmethod
+    def _http_client(self, transport: Transport, **options: Any) -> Http: ...
 
     @abstractmethod
     def _events(self, call: Call[Any]) -> Events: ...
