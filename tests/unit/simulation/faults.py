@@ -446,7 +446,8 @@ FAULTS = {
         patches=[Patch(ReplicaChoice, "_can_take", _where_it_was), Patch(ReplicaChoice, "has_another", _anywhere)],
         chances=OFTEN,
     ),
-    "a lost part of a state": Fault("moving", "stalled", losing(m.StatePart)),
+    # A part behind the lost one may tell of it before the run stalls.
+    "a lost part of a state": Fault("moving", "", losing(m.StatePart)),
     "a part whose answer is lost": Fault("moving", "stalled", losing(m.PartTaken)),
     "an offer of which all is taken to be there": Fault(
         "moving", "comes behind token", patches=[Patch(Departure, "answer", _all_of_it)], chances=CROWD

@@ -54,6 +54,10 @@ class SimulatedSocket:
             raise _AGAIN.with_traceback(None)
         return self.inbox.popleft()
 
+    def getsockopt(self, option: int) -> int:
+        """No option is set: nobody is asked for keys."""
+        return 0
+
     def close(self, linger: int = 0) -> None:
         self._leave = _nowhere
 

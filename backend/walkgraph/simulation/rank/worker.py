@@ -23,6 +23,7 @@ from walkgraph.simulation.simulator import Simulator
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
+from walkgraph.wire.sockets import push
 from walkgraph.worker.interfaces import CoreLike
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
@@ -153,7 +154,11 @@ class SimulatedWorker:
 
     def _connected(self, links: type[Links], context: SimulatedContext) -> Links:
         conductor, inbox = cast("Any", self._conductor), cast("Any", self._inbox)
-        return links(self.rank, self.here.start, conductor, inbox, cast("Any", context), self._carrier, Places())
+
+        def connect(_: Rank, peer: m.Peer) -> Any:
+            return push(cast("Any", context), peer.address)
+
+        return links(self.rank, self.here.start, conductor, inbox, connect, self._carrier, Places())
 
     def _boot(self) -> None:
         if self.stopped:
