@@ -52,7 +52,7 @@ def far_deployment(
     """A bundled graph of two ranks, ready. `ray`: the cluster whose actors they are; None: they are forked on their
     hosts."""
     head, environment = (ray.address, ray.environment) if ray is not None else (None, None)
-    words = json.dumps([graph, [here.address, there.address], there.command(), head, limits])
+    words = json.dumps([graph, {"": here.address, there.name: there.address}, there.command(), head, limits])
     command = here.command(sys.executable, "-m", "tests.support.far_deployment", words)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
@@ -86,12 +86,12 @@ async def answer(deployment: Deployment, what: str, *given: Any) -> Any:
 
 
 async def serve(
-    graph_name: str, addresses: list[str], there: list[str], head: str | None, limits: dict[str, Any]
+    graph_name: str, addresses: dict[str, str], there: list[str], head: str | None, limits: dict[str, Any]
 ) -> None:
     graph, plan = plan_named(graph_name)
     first, second = plan.ranks
-    plan = msgspec.structs.replace(plan, ranks=(first, msgspec.structs.replace(second, host="there")))
-    network = HostNetwork({"": addresses[0], "there": addresses[1]}, make_keys())
+    plan = msgspec.structs.replace(plan, ranks=(first, msgspec.structs.replace(second, host=list(addresses)[1])))
+    network = HostNetwork(addresses, make_keys())
     with tempfile.TemporaryDirectory(prefix="wg") as folder:
         servers = actor_server(head) if head is not None else HostForks(Path(folder), [[], there], {0: 0, 1: 1})
         try:

@@ -1,4 +1,4 @@
-"""Hosts on this machine: network namespaces of one name each, joined by a cable that can be cut."""
+"""Hosts on this machine: network namespaces of one name each, on a switch, with cables that can be pulled."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Host:
+    name: str
     namespace: str
     device: str
     address: str
@@ -42,22 +43,44 @@ def allowed() -> bool:
 
 
 @contextmanager
-def two_hosts() -> Iterator[Sequence[Host]]:
-    hosts = [Host(f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(2)]
-    here, there = hosts
+def hosts(count: int) -> Iterator[Sequence[Host]]:
+    switch = f"walkgraph{os.getpid()}.switch"
+    made = [Host(f"host{i}", f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
     try:
-        for host in hosts:
+        _ip("netns", "add", switch)
+        _ip("-n", switch, "link", "add", "name", "switch", "type", "bridge")
+        _ip("-n", switch, "link", "set", "switch", "up")
+        for number, host in enumerate(made):
+            port = f"port{number}"
             _ip("netns", "add", host.namespace)
-        _ip("link", "add", here.device, "netns", here.namespace, "type", "veth",
-            "peer", "name", there.device, "netns", there.namespace)  # fmt: skip
-        for host in hosts:
+            _ip(
+                "link",
+                "add",
+                host.device,
+                "netns",
+                host.namespace,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                port,
+                "netns",
+                switch,
+            )
+            _ip("-n", switch, "link", "set", port, "master", "switch", "up")
             _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.device)
             _ip("-n", host.namespace, "link", "set", "lo", "up")
             host.plug(into=True)
-        yield hosts
+        yield made
     finally:
-        for host in hosts:
-            subprocess.run(["ip", "netns", "del", host.namespace], capture_output=True, check=False)
+        for namespace in (*(host.namespace for host in made), switch):
+            subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+@contextmanager
+def two_hosts() -> Iterator[Sequence[Host]]:
+    with hosts(2) as made:
+        yield made
 
 
 def _ip(*words: str) -> None:

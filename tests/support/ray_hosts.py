@@ -1,9 +1,11 @@
-"""A Ray cluster of two hosts."""
+"""A Ray cluster on hosts of this machine: `python -m tests.support.ray_hosts N` runs one until it is interrupted."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.namespaces import Host
+from tests.support.namespaces import Host, allowed, hosts
 
 PORT = 6390
 OPTIONS = ("--block", "--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats")
@@ -30,17 +32,25 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(here: Host, there: Host) -> Iterator[RayCluster]:
-    """Its head is on the first host. The second one is named `there`, and has folders of its own."""
-    ray, address = str(Path(sys.executable).parent / "ray"), f"{here.address}:{PORT}"
-    head = ("--head", f"--port={PORT}", f"--node-ip-address={here.address}", "--include-dashboard=false")
-    other = (f"--address={address}", f"--node-ip-address={there.address}", "--node-name=there")
-    commands = here.command(ray, "start", *head, *OPTIONS), there.alone(ray, "start", *other, *OPTIONS)
-    cluster, processes = RayCluster(address, secrets.token_hex(32)), list[subprocess.Popen[str]]()
+def ray_cluster(*members: Host) -> Iterator[RayCluster]:
+    """Its head is on the first host. Nodes have the names of their hosts; the others have folders of their own."""
+    ray, head = str(Path(sys.executable).parent / "ray"), members[0]
+    cluster = RayCluster(f"{head.address}:{PORT}", secrets.token_hex(32))
+    processes: list[subprocess.Popen[str]] = []
     readers: list[threading.Thread] = []
     try:
-        for command in commands:
-            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=cluster.environment))
+        for host in members:
+            words = ray, "start", f"--node-ip-address={host.address}", f"--node-name={host.name}", *OPTIONS
+            if host is head:
+                command = host.command(*words, "--head", f"--port={PORT}", "--include-dashboard=false")
+            else:
+                command = host.alone(*words, f"--address={cluster.address}")
+            processes.append(
+                # An interrupt of this process is none of its nodes, which end in their order.
+                subprocess.Popen(
+                    command, stdout=subprocess.PIPE, text=True, env=cluster.environment, start_new_session=True
+                )
+            )
             readers.append(_started(processes[-1]))
         yield cluster
     finally:
@@ -61,3 +71,23 @@ def _started(process: subprocess.Popen[str]) -> threading.Thread:
     reader = threading.Thread(target=process.stdout.read, daemon=True)
     reader.start()
     return reader
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    if not allowed():
+        raise SystemExit("network namespaces need root and `ip` (Debian: iproute2)")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with hosts(count) as made, ray_cluster(*made) as cluster:
+        for host in made:
+            print(f"{host.name}  {host.address}  ip netns exec {host.namespace} ...")
+        print("a service on the first host, where each of these stands before `walkgraph up`:")
+        print(f"  RAY_AUTH_MODE=token RAY_AUTH_TOKEN={cluster.token}")
+        print(f"  WALKGRAPH_BACKEND=ray WALKGRAPH_RAY_ADDRESS={cluster.address}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    main()
