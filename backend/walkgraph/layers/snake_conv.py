@@ -8,6 +8,7 @@ Shape letters: B streams, T places of a chunk, P places of a tail, S spare place
 output.
 """
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import NamedTuple
 
@@ -23,8 +24,8 @@ _MAJOR = 9
 _ALIGNED = 32
 """Channels that a tile has a multiple of."""
 _MANY, _WIDE = 150, 512
-"""Above so many tiles, cuDNN's convolution and the passes behind it are faster, unless it has fewer channels than
-`_WIDE` and no dilation."""
+"""Above so many tiles, the library's products and the passes behind them are faster, except convolutions of fewer
+channels than `_WIDE` without dilation."""
 
 
 class Snake(Packable):
@@ -84,6 +85,30 @@ class Onward(NamedTuple):
         return self.reader.spare(length) if isinstance(self.reader, CausalConv) else 0
 
 
+Launch = Callable[..., None]
+"""One of `walkgraph.layers.kernels.vocoder_stage`, whose module needs CUDA."""
+
+
+def unit_launch(first: CausalConv, second: CausalConv) -> Launch | None:
+    """What computes the units of these weights in one launch; None where nothing does."""
+    weight = first.conv.weight
+    if _kernels(weight.transpose(1, 2)) is None:
+        return None
+    from walkgraph.layers.kernels.vocoder_stage import UnitLaunch
+
+    return UnitLaunch.of(weight, first.bias, second.conv.weight[..., 0], first.dilation)
+
+
+def rise_launch(conv: Upsample) -> Launch | None:
+    """The same for an upsampling convolution."""
+    weight = conv.conv.weight.transpose(1, 2).flatten(1)
+    if _kernels(weight.t()[None]) is None:
+        return None
+    from walkgraph.layers.kernels.vocoder_stage import RiseLaunch
+
+    return RiseLaunch.of(weight, conv.reach)
+
+
 def enter(conv: CausalConv, room: Tensor, onward: Onward) -> Tensor:
     """A convolution without dilation of a whole room -> the reader's room."""
     kernels, length = _kernels(room, conv.conv.out_channels), room.shape[1] - conv.places
@@ -94,8 +119,8 @@ def enter(conv: CausalConv, room: Tensor, onward: Onward) -> Tensor:
     return made
 
 
-def upsample(conv: Upsample, room: Tensor, onward: Onward) -> tuple[Tensor, Tensor]:
-    """-> what it makes `[B, T, O]`, and the reader's room."""
+def upsample(conv: Upsample, room: Tensor, onward: Onward, launch: Launch | None = None) -> tuple[Tensor, Tensor]:
+    """-> what it makes `[B, T, O]`, and the reader's room. launch: that of `rise_launch`."""
     channels = conv.conv.out_channels
     kernels, length = _kernels(room, channels), room.shape[1] - conv.places
     if kernels is None:
@@ -103,30 +128,44 @@ def upsample(conv: Upsample, room: Tensor, onward: Onward) -> tuple[Tensor, Tens
         return x, onward.room(x)
     x = room.new_empty(room.shape[0], length * conv.rate, channels)
     made, to = onward.opened(x, length * conv.rate, kernels)
-    kernels.convolve(room, conv.flat, length, taps=conv.reach, up=True, kept=x, onward=to)
+    if launch is not None:
+        launch(room, length, x, to)
+    else:
+        kernels.convolve(room, conv.flat, length, taps=conv.reach, up=True, kept=x, onward=to)
     return x, made
 
 
 def unit(
-    first: CausalConv, between: Snake, second: CausalConv, room: Tensor, x: Tensor, onward: Onward, *, keep: bool
+    first: CausalConv,
+    between: Snake,
+    second: CausalConv,
+    room: Tensor,
+    x: Tensor,
+    onward: Onward,
+    *,
+    keep: bool,
+    launch: Launch | None = None,
 ) -> Tensor:
     """x + second(between(first(room))), second of one tap: into x if `keep`, which may or may not hold it otherwise;
-    and its snake -> the reader's room."""
+    and its snake -> the reader's room. launch: that of `unit_launch`."""
     length, channels = x.shape[1:]
     kernels = _kernels(x, channels)
+    if launch is not None and kernels is not None:
+        made, to = onward.opened(x, length, kernels)
+        launch(room, x, between.waves, to, keep=keep)
+        return made
     if kernels is None or _prefers_library(first, len(x), length, kernels):
         inner = first(room)[:, :length]
         inner = snake_beta(inner, between.alpha, between.beta, first.bias)
         x.view(-1, channels).addmm_(inner.view(-1, channels), second.conv.weight[..., 0].t())
         return onward.room(x)
-    made, to = onward.opened(x, length, kernels)
-    waves, options = (first.bias, *between.waves), {"taps": first.taps, "dilation": first.dilation}
-    if channels in kernels.FUSED:
-        kernels.unit(room, first.flat, second.flat, x, waves, to, keep=keep, **options)
-        return made
     inner, nothing = torch.empty_like(x), x.new_empty(len(x), 0)
-    inward = kernels.OnwardTensors(*waves, inner, nothing, nothing)
-    kernels.convolve(room, first.flat, length, **options, onward=inward)
+    inward = kernels.OnwardTensors(first.bias, *between.waves, inner, nothing, nothing)
+    kernels.convolve(room, first.flat, length, taps=first.taps, dilation=first.dilation, onward=inward)
+    if kernels.tiles_of(len(x), length, channels) > _MANY:
+        x.view(-1, channels).addmm_(inner.view(-1, channels), second.conv.weight[..., 0].t())
+        return onward.room(x)
+    made, to = onward.opened(x, length, kernels)
     kernels.convolve(inner, second.flat, length, x=x, kept=x if keep else None, onward=to)
     return made
 
@@ -139,7 +178,7 @@ def leave(conv: MonoConv, room: Tensor) -> Tensor:
 
 def _prefers_library(conv: CausalConv, batch: int, length: int, kernels: ModuleType) -> bool:
     channels = conv.conv.out_channels
-    if channels in kernels.FUSED or (channels < _WIDE and conv.dilation == 1):
+    if channels < _WIDE and conv.dilation == 1:
         return False
     return kernels.tiles_of(batch, length, channels) > _MANY
 

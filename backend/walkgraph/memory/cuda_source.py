@@ -57,6 +57,13 @@ class CudaKernel:
         cooperative.value.cooperative = 1
         self._launch(blocks, threads, arguments, (cooperative,))
 
+    def launch_early(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
+        """As `launch`, and it may begin while the launch before it ends, for which the kernel waits itself."""
+        early = self._driver.CUlaunchAttribute()
+        early.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        early.value.programmaticStreamSerializationAllowed = 1
+        self._launch(blocks, threads, arguments, (early,))
+
     def _launch(self, blocks: int, threads: int, arguments: ctypes.Structure, attributes: Sequence[Any]) -> None:
         config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1

@@ -125,81 +125,37 @@ def conv_kernel(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["length", "in_rows", "room_row", "tail_row", "size", "dilation"])
-def unit_kernel(
-    rows, wide, narrow, second, x, kept, bias, turns, height, shift, next_turns, next_height, room, before, after,
-    length, in_rows, room_row, tail_row, size, dilation,
-    C: tl.constexpr, WIDE: tl.constexpr, NARROW: tl.constexpr, TAPS: tl.constexpr,
-    KEEP: tl.constexpr, M: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """A whole residual unit: a convolution, its snake, a second one of one tap, the residual, and the snake onward.
-    The C columns are two blocks, as blocks are powers of two: WIDE and NARROW. wide, narrow: tensor maps of blocks of
-    the first weight `[C, TAPS * C]`; second `[C, C]`."""
-    if PDL:
-        gdc_wait()
-        gdc_launch_dependents()
-    STEPS: tl.constexpr = C // DEPTH
-    program, stream = tl.program_id(0), tl.program_id(1)
-    start = program * M
-    one, two = tl.zeros((M, WIDE), tl.float32), tl.zeros((M, NARROW), tl.float32)
-    top = stream * in_rows + start
-    for step in tl.range(0, TAPS * STEPS, num_stages=STAGES):
-        tap, k = step // STEPS, step % STEPS * DEPTH
-        value = rows.load([top + tap * dilation, k])
-        one = tl.dot(value, wide.load([0, tap * C + k]).T, one)
-        two = tl.dot(value, narrow.load([WIDE, tap * C + k]).T, two)
-    left, right = tl.arange(0, WIDE), WIDE + tl.arange(0, NARROW)
-    inner = snake_of(
-        one + tl.load(bias + left)[None, :], tl.load(turns + left)[None, :], tl.load(height + left)[None, :]
-    ).to(second.dtype.element_ty)
-    outer = snake_of(
-        two + tl.load(bias + right)[None, :], tl.load(turns + right)[None, :], tl.load(height + right)[None, :]
-    ).to(second.dtype.element_ty)
-    row = start + tl.arange(0, M)
-    own, made = stream.to(tl.int64) * length * C, length * C
-    room += stream.to(tl.int64) * room_row
-    before += stream.to(tl.int64) * tail_row
-    after += stream.to(tl.int64) * tail_row
-    _tails(room, before, after, program, tl.num_programs(0), size, made, 1024)
-    for part in tl.static_range(2):
-        column = left if part == 0 else right
-        total = tl.dot(inner, tl.load(second + column[None, :] * C + left[:, None]))
-        total = tl.dot(outer, tl.load(second + column[None, :] * C + right[:, None]), total)
-        inside = (row < length)[:, None] & (column < C)[None, :]
-        _onward(
-            total, row[:, None] * C + column[None, :], column, inside, x + own, kept + own, shift, next_turns,
-            next_height, room, after, size, made, C, True, KEEP, True,
-        )  # fmt: skip
-
-
 @triton.jit(do_not_specialize=["length", "in_rows"])
 def mono_kernel(
     rows, weight, bias, made, length, in_rows,
-    C: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, M: tl.constexpr, PDL: tl.constexpr,
+    C: tl.constexpr, WIDTH: tl.constexpr, TAPS: tl.constexpr, M: tl.constexpr, MADE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """rows `[B, in_rows, C]`, weight `[C, TAPS]` -> made float32 `[B, length]` in [-1, 1]."""
+    """rows `[B, in_rows, C]`, weight `[C, TAPS]` -> made float32 `[B, length]` in [-1, 1]; MADE of a program, from M
+    rows. One product gives what every row adds by each tap, and its diagonals are summed."""
+    row, column, tap = tl.arange(0, M), tl.arange(0, WIDTH), tl.arange(0, 16)
+    by_tap = tl.load(
+        weight + column[:, None] * TAPS + tap[None, :], mask=(column < C)[:, None] & (tap < TAPS)[None, :], other=0.0
+    )
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
-    stream = tl.program_id(1).to(tl.int64)
-    row, column = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, WIDTH)
+    stream, start = tl.program_id(1).to(tl.int64), tl.program_id(0) * MADE
     rows += stream * in_rows * C
-    inside = (row < length)[:, None] & (column < C)[None, :]
-    total = tl.zeros((M, WIDTH), tl.float32)
-    for tap in tl.static_range(TAPS):
-        value = tl.load(rows + (row[:, None] + tap) * C + column[None, :], mask=inside, other=0.0).to(tl.float32)
-        total += value * tl.load(weight + column * TAPS + tap, mask=column < C, other=0.0).to(tl.float32)[None, :]
-    sound = tl.sum(total, 1) + tl.load(bias).to(tl.float32)
+    inside = (start + row < length + TAPS - 1)[:, None] & (column < C)[None, :]
+    value = tl.load(rows + (start + row)[:, None] * C + column[None, :], mask=inside, other=0.0)
+    added = tl.dot(value, by_tap)
+    diagonal = tl.gather(added, tl.minimum(row[:, None] + tap[None, :], M - 1), axis=0)
+    sound = tl.sum(tl.where((tap < TAPS)[None, :], diagonal, 0.0), 1) + tl.load(bias).to(tl.float32)
+    place = start + row
     tl.store(
-        made + stream * length + row, tl.clamp(sound, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL), mask=row < length
-    )
+        made + stream * length + place, tl.clamp(sound, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL),
+        mask=(row < MADE) & (place < length),
+    )  # fmt: skip
 
 
-FUSED = {96: (64, 32), 192: (128, 64)}
-"""Channels of units that one launch serves -> the two blocks that they are."""
-UNITS = {96: Shape(128, 96, 32, 4, 3), 192: Shape(64, 192, 64, 4, 3)}
 _PROCESSORS = 132
-_MONO_ROWS = 32
+_MONO_ROWS = 64
+"""Rows that a program reads; its taps reach past the ones that it makes."""
 
 
 def tiles_of(batch: int, length: int, columns: int) -> int:
@@ -210,8 +166,10 @@ def tiles_of(batch: int, length: int, columns: int) -> int:
 def shape_of(tiles: int, columns: int, channels: int, taps: int, *, up: bool) -> Shape:
     """tiles: those of `tiles_of`. A result is the same in any shape of one depth."""
     depth = 64 if channels % 64 == 0 else 32
-    if not up and (taps == 1 or 2 * tiles < _PROCESSORS):
+    if not up and taps == 1:
         return Shape(64, 128, depth, 4, 4)
+    if not up and 2 * tiles < _PROCESSORS:
+        return Shape(64, 64, depth, 4, 6)
     if not up:
         return Shape(128, 128, depth, 8, 4)
     if 2 * tiles < _PROCESSORS or -columns % 128 > 64:
@@ -255,43 +213,15 @@ def convolve(
     )  # fmt: skip
 
 
-def unit(
-    rows: Tensor,
-    first: Tensor,
-    second: Tensor,
-    x: Tensor,
-    between: tuple[Tensor, Tensor, Tensor],
-    onward: OnwardTensors,
-    *,
-    taps: int,
-    dilation: int,
-    keep: bool,
-    shape: Shape | None = None,
-) -> None:
-    """rows `[B, R, C]`; first `[C, K * C]`, second `[C, C]`; x `[B, T, C]`, to which the unit is added if `keep`;
-    between: the first convolution's bias, and the half turns and the height of the snake behind it."""
-    batch, length, channels = x.shape
-    shape = shape or UNITS[channels]
-    wide, narrow = FUSED[channels]
-    blocks = (
-        TensorDescriptor(first, list(first.shape), list(first.stride()), [n, shape.depth]) for n in (wide, narrow)
-    )
-    unit_kernel[(triton.cdiv(length, shape.rows), batch)](
-        _map(rows, shape), *blocks, second, x, x, *between, *onward, length, rows.stride(0) // channels,
-        onward.room.stride(0), onward.before.stride(0), onward.before.shape[1], dilation,
-        C=channels, WIDE=wide, NARROW=narrow, TAPS=taps, KEEP=keep, M=shape.rows,
-        DEPTH=shape.depth, **_launch(shape),
-    )  # fmt: skip
-
-
 def mono(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """rows `[B, T + K - 1, C]`, weight `[C, K]`, bias `[1]` -> float32 `[B, T]` in [-1, 1]."""
     (batch, read, channels), taps = rows.shape, weight.shape[1]
     length = read - taps + 1
     made = torch.empty(batch, length, dtype=torch.float32, device=rows.device)
-    mono_kernel[(triton.cdiv(length, _MONO_ROWS), batch)](
+    most = _MONO_ROWS - taps + 1
+    mono_kernel[(triton.cdiv(length, most), batch)](
         rows, weight, bias, made, length, read, C=channels, WIDTH=triton.next_power_of_2(channels), TAPS=taps,
-        M=_MONO_ROWS, PDL=can_overlap(), num_warps=4, launch_pdl=can_overlap(),
+        M=_MONO_ROWS, MADE=most, PDL=can_overlap(), num_warps=4, launch_pdl=can_overlap(),
     )  # fmt: skip
     return made
 
