@@ -17,11 +17,11 @@ from walkgraph.layers.kernels.window_attention import WARPS, window_kernel as ke
 
 types = {"start": "*i64", "rows": "*i64", "frequencies": "*fp32", "scale": "fp32"}
 types |= dict.fromkeys(("frames", "places", "past_row"), "i32")
-for frames in 16, 32, 64:
-    constants = {"H": 16, "G": 16, "HALF": 32, "M": frames, "P": 128, "PDL": True}
+for frames, warps in zip((16, 32, 64), (*WARPS.values(), 8)):
+    constants = {"H": 16, "G": 16, "D": 64, "M": frames, "P": 128, "PDL": True}
     signature = {name: "constexpr" if name in constants else types.get(name, "*bf16") for name in kernel.arg_names}
     source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": WARPS, "launch_pdl": True})
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "launch_pdl": True})
     print(frames)
 """
 

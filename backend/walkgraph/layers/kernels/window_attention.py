@@ -16,8 +16,8 @@ from walkgraph.layers.kernels.step_attention_kernels import turned_by
 
 FRAMES = 64
 PAST = 128
-WARPS = 8
-"""Each has little to do, and so little code to fetch, which took longer than the work."""
+WARPS = {132: 8, 1 << 30: 4}
+"""By programs: the warps of few have little to do each, and those of many hide each other's waits."""
 
 
 def window_attention(
@@ -28,57 +28,58 @@ def window_attention(
     `[B * n, H * D]`."""
     _, _, kept, groups, width = past.shape
     made = qkv.new_empty(qkv.shape[0], heads * width)
+    warps = next(warps for most, warps in WARPS.items() if groups * len(rows) <= most)
     window_kernel[(groups, len(rows))](
         qkv, past, rows, start, frequencies, made, frames, kept, past.stride(0), width**-0.5,
-        H=heads, G=groups, HALF=width // 2, M=max(16, triton.next_power_of_2(frames)),
-        P=max(16, triton.next_power_of_2(kept)), PDL=can_overlap(), num_warps=WARPS, launch_pdl=can_overlap(),
+        H=heads, G=groups, D=width, M=max(16, triton.next_power_of_2(frames)),
+        P=max(16, triton.next_power_of_2(kept)), PDL=can_overlap(), num_warps=warps, launch_pdl=can_overlap(),
     )  # fmt: skip
     return made
 
 
 @triton.jit
-def _turned(x, cos, sin, HALF: tl.constexpr, at, mask):
-    """Both halves of a head at `at`, turned and rounded as they are kept."""
-    low = tl.load(x + at, mask=mask, other=0.0)
-    high = tl.load(x + at + HALF, mask=mask, other=0.0)
-    one = (low.to(tl.float32) * cos - high.to(tl.float32) * sin).to(low.dtype)
-    return one, (high.to(tl.float32) * cos + low.to(tl.float32) * sin).to(low.dtype)
+def _turned(x, other, cos, sin):
+    """Rows of heads, of which other has the other half of each number's pair, turned and rounded as they are kept; sin
+    is negative in the first half."""
+    return (x.to(tl.float32) * cos + other.to(tl.float32) * sin).to(x.dtype)
 
 
 @triton.jit
-def _shift(past, row, column, first, second, places, WIDE: tl.constexpr, HALF: tl.constexpr):
-    """Rows of both halves at their places of the next past; those before it fall out."""
-    at, mask = row[:, None] * WIDE + column[None, :], ((row >= 0) & (row < places))[:, None]
-    tl.store(past + at, first, mask=mask)
-    tl.store(past + at + HALF, second, mask=mask)
+def _shift(past, row, column, values, places, WIDE: tl.constexpr):
+    """Rows at their places of the next past; those before it fall out."""
+    inside = (row >= 0) & (row < places)
+    tl.store(past + row[:, None] * WIDE + column[None, :], values, mask=inside[:, None])
 
 
 @triton.jit(do_not_specialize=["frames", "places", "past_row"])
 def window_kernel(
     qkv, past, rows, start, frequencies, made, frames, places, past_row, scale,
-    H: tl.constexpr, G: tl.constexpr, HALF: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PDL: tl.constexpr,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, M: tl.constexpr, P: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        gdc_wait()
-        gdc_launch_dependents()
     group, stream = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    D: tl.constexpr = 2 * HALF
+    HALF: tl.constexpr = D // 2
     WIDE: tl.constexpr = G * D
-    row, half, old = tl.arange(0, M), tl.arange(0, HALF), tl.arange(0, P)
+    row, column, old = tl.arange(0, M), tl.arange(0, D), tl.arange(0, P)
+    # The launch before makes qkv alone, so all else is read while it ends.
     begun = tl.load(start + stream)
-    cos, sin = turned_by((begun + row).to(tl.float32)[:, None] * tl.load(frequencies + half)[None, :], PDL)
-    qkv += stream * frames * ((H + 2 * G) * D)
-    at, there = row[:, None] * ((H + 2 * G) * D) + half[None, :], (row < frames)[:, None]
-    k_low, k_high = _turned(qkv + (H + group) * D, cos, sin, HALF, at, there)
-    v_low = tl.load(qkv + (H + G + group) * D + at, mask=there, other=0.0)
-    v_high = tl.load(qkv + (H + G + group) * D + HALF + at, mask=there, other=0.0)
+    angle = (begun + row).to(tl.float32)[:, None] * tl.load(frequencies + column % HALF)[None, :]
+    cos, sin = turned_by(angle, PDL)
+    sin = tl.where((column < HALF)[None, :], -sin, sin)
     keys = past + tl.load(rows + stream).to(tl.int64) * past_row + group * D
     values = keys + places * WIDE
     # A stream's first frames have fewer before them; what its row holds there may be another's.
     known = (old < places) & (old >= places - begun)
-    kept, held = old[:, None] * WIDE + half[None, :], known[:, None]
-    pk_low, pk_high = tl.load(keys + kept, mask=held, other=0.0), tl.load(keys + kept + HALF, mask=held, other=0.0)
-    pv_low, pv_high = tl.load(values + kept, mask=held, other=0.0), tl.load(values + kept + HALF, mask=held, other=0.0)
+    kept, held = old[:, None] * WIDE + column[None, :], known[:, None]
+    past_k, past_v = tl.load(keys + kept, mask=held, other=0.0), tl.load(values + kept, mask=held, other=0.0)
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    qkv += stream * frames * ((H + 2 * G) * D)
+    line, there = row[:, None] * ((H + 2 * G) * D), (row < frames)[:, None]
+    at, across = line + column[None, :], line + ((column + HALF) % D)[None, :]
+    k = tl.load(qkv + (H + group) * D + at, mask=there, other=0.0)
+    k = _turned(k, tl.load(qkv + (H + group) * D + across, mask=there, other=0.0), cos, sin)
+    v = tl.load(qkv + (H + G + group) * D + at, mask=there, other=0.0)
     # A frame attends as many before it as there are places, and itself.
     seen = (old[None, :] >= row[:, None]) & known[None, :]
     near = (row[None, :] <= row[:, None]) & (row[None, :] + places >= row[:, None]) & (row < frames)[None, :]
@@ -86,24 +87,21 @@ def window_kernel(
     near = near | (row[None, :] == row[:, None])
     for one in tl.static_range(H // G):
         head = group * (H // G) + one
-        q_low, q_high = _turned(qkv + head * D, cos, sin, HALF, at, there)
-        older = tl.dot(q_high, pk_high.T, tl.dot(q_low, pk_low.T)) * scale
-        newer = tl.dot(q_high, k_high.T, tl.dot(q_low, k_low.T)) * scale
+        q = tl.load(qkv + head * D + at, mask=there, other=0.0)
+        q = _turned(q, tl.load(qkv + head * D + across, mask=there, other=0.0), cos, sin)
+        older, newer = tl.dot(q, past_k.T) * scale, tl.dot(q, k.T) * scale
         older, newer = tl.where(seen, older, float("-inf")), tl.where(near, newer, float("-inf"))
         most = tl.maximum(tl.max(older, 1), tl.max(newer, 1))[:, None]
         older, newer = tl.exp(older - most), tl.exp(newer - most)
         total = (tl.sum(older, 1) + tl.sum(newer, 1))[:, None]
-        older, newer = older.to(q_low.dtype), newer.to(q_low.dtype)
-        low = tl.dot(newer, v_low, tl.dot(older, pv_low)) / total
-        high = tl.dot(newer, v_high, tl.dot(older, pv_high)) / total
-        out = made + (stream * frames + row[:, None]) * (H * D) + head * D + half[None, :]
-        tl.store(out, low.to(made.dtype.element_ty), mask=there)
-        tl.store(out + HALF, high.to(made.dtype.element_ty), mask=there)
+        heard = tl.dot(newer.to(q.dtype), v, tl.dot(older.to(q.dtype), past_v)) / total
+        out = made + (stream * frames + row[:, None]) * (H * D) + head * D + column[None, :]
+        tl.store(out, heard.to(made.dtype.element_ty), mask=there)
     # Every thread has read its part of the past before any writes.
     tl.debug_barrier()
     fresh = tl.where(row < frames, places - frames + row, -1)
     gone = tl.where(old < places, old - frames, -1)
-    _shift(keys, gone, half, pk_low, pk_high, places, WIDE, HALF)
-    _shift(values, gone, half, pv_low, pv_high, places, WIDE, HALF)
-    _shift(keys, fresh, half, k_low, k_high, places, WIDE, HALF)
-    _shift(values, fresh, half, v_low, v_high, places, WIDE, HALF)
+    _shift(keys, gone, column, past_k, places, WIDE)
+    _shift(values, gone, column, past_v, places, WIDE)
+    _shift(keys, fresh, column, k, places, WIDE)
+    _shift(values, fresh, column, v, places, WIDE)
