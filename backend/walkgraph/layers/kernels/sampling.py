@@ -168,7 +168,7 @@ def _first(
                 group, inside = tl.arange(0, PADDED * _GROUPS), tl.arange(0, PADDED * _GROUPS) < BLOCKS * _GROUPS
                 group += row * (BLOCKS * _GROUPS)
                 reached = tl.load(groups + group, mask=inside, other=float("-inf"), volatile=True)
-                kth = kth_largest(reached, k)
+                kth = kth_largest(reached, k, False)
         tl.store(floats + row * _STATE + _LARGEST, largest)
         tl.store(floats + row * _STATE + _BOUND, bound)
         tl.store(floats + row * _STATE + _KTH, kth)
@@ -214,7 +214,7 @@ def _top(
             if count <= _ROOM:
                 each = tl.arange(0, _ROOM)
                 found = tl.load(lists + row * _ROOM + each, mask=each < count, other=float("-inf"), volatile=True)
-                _cut(floats, integers, row, kth_largest(found, k))
+                _cut(floats, integers, row, kth_largest(found, k, False))
 
 
 @triton.jit(do_not_specialize=("stride",))

@@ -47,11 +47,9 @@ def scores(
     UNIT: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
     FREQUENCY: tl.constexpr,
 ):  # fmt: skip
-    """float32 like `token`: -inf beyond the vocabulary, inf for NaN. `stride` counts UNITs of logits, so that the
-    compiler knows the alignment of rows."""
+    """float32 like `token`: -inf beyond the vocabulary, inf for NaN."""
     there = token < V
-    x = tl.load(logits + row.to(tl.int64) * stride * UNIT + token, mask=there, other=float("-inf")).to(tl.float32)
-    x = tl.where(x != x, float("inf"), x)  # noqa: PLR0124
+    x = given(logits, stride, row, token, V, UNIT)
     if REPETITION or PRESENCE or FREQUENCY:
         of = row.to(tl.int64)
         if ROWS:
@@ -65,8 +63,22 @@ def scores(
             x = x - tl.where(made > 0, tl.load(presence + row), 0.0)
         if FREQUENCY:
             x = x - made * tl.load(frequency + row)
+    return x * cooling(temperature, row)
+
+
+@triton.jit
+def given(logits, stride, row, token, V: tl.constexpr, UNIT: tl.constexpr):
+    """The `scores` before penalties and temperature. `stride` counts UNITs of logits, so that the compiler knows the
+    alignment of rows."""
+    x = tl.load(logits + row.to(tl.int64) * stride * UNIT + token, mask=token < V, other=float("-inf"))
+    return tl.where(x != x, float("inf"), x.to(tl.float32))  # noqa: PLR0124
+
+
+@triton.jit
+def cooling(temperature, row):
+    """What the temperature multiplies scores by."""
     heat = tl.load(temperature + row)
-    return x * tl.div_rn(1.0, tl.where(heat > 0, heat, 1.0))
+    return tl.div_rn(1.0, tl.where(heat > 0, heat, 1.0))
 
 
 @triton.jit
@@ -104,15 +116,18 @@ def of_falling_key(key):
 
 
 @triton.jit
-def kth_largest(values, k):
+def kth_largest(values, k, HALVES: tl.constexpr):
     """The k-th largest score of a block, from its falling key, two bits a step: one reduction counts the keys below
-    three trials, with 16 bits for each count."""
+    three trials, with 16 bits for each count. HALVES: the scores are those of bfloat16, of half the bits."""
     tl.static_assert(values.numel < 1 << 16)
     keys, prefix = falling_key(values), tl.zeros((), tl.int64)
-    for number in range(16):
+    for number in range(8 if HALVES else 16):
         unit = tl.full((), 1, tl.int64) << (30 - 2 * number)
         below = (keys < prefix + unit).to(tl.int64) + ((keys < prefix + 2 * unit).to(tl.int64) << 16)
         below = tl.sum(below + ((keys < prefix + 3 * unit).to(tl.int64) << 32), axis=0)
         digit = ((below & 0xFFFF) < k).to(tl.int64) + (((below >> 16) & 0xFFFF) < k).to(tl.int64)
         prefix += (digit + ((below >> 32) < k).to(tl.int64)) * unit
+    if HALVES:
+        # The lower bits of a number are zeros, and those of a positive one's key ones.
+        prefix = tl.where(prefix < 0x80000000, prefix | 0xFFFF, prefix)
     return of_falling_key(prefix)

@@ -6,13 +6,13 @@ work.
 Shape letters: R rows, V vocabulary.
 """
 
-# pyright: reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from walkgraph.layers.kernels.sampling_blocks import first_best, gumbel, kth_largest, scores
+from walkgraph.layers.kernels.sampling_blocks import cooling, first_best, given, gumbel, kth_largest, scores
 
 LONGEST = 4096
 """The largest vocabulary: 16 scores a thread."""
@@ -34,6 +34,8 @@ def short_kernel(
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
+    # Temperature keeps the order of scores, so that theirs have the k-th largest where the logits have.
+    HALVES: tl.constexpr = (logits.dtype.element_ty == tl.bfloat16) and not (REPETITION or PRESENCE or FREQUENCY)
     row, token = tl.program_id(0), tl.arange(0, BLOCK)
     x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
                ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
@@ -48,7 +50,11 @@ def short_kernel(
         if TOP_K:
             k = tl.load(top_k + row).to(tl.int64)
             if (k > 0) & (k < V):
-                kth = kth_largest(x, k)
+                if HALVES:
+                    halves = given(logits, stride, row, token, V, UNIT)
+                    kth = kth_largest(halves, k, True) * cooling(temperature, row)
+                else:
+                    kth = kth_largest(x, k, False)
         bound = kth
         if MIN_P:
             least = tl.minimum(tl.load(min_p + row), 1.0)
