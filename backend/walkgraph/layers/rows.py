@@ -38,6 +38,12 @@ class Tables(NamedTuple):
     """float32 `[T, F]`"""
 
 
+def table_rows(table: Tensor, rows: Tensor) -> Tensor:
+    """The rows int64 `[B]` of a table `[T, *shape]`. On a GPU, `index_select` takes 8 us for a few wide rows, and
+    indexing 2."""
+    return table[rows] if table.is_cuda else table.index_select(0, rows)
+
+
 def gather_rows(index: Tensor, tables: Tables) -> Gathered:
     """Gather the requested rows; `index`: int64 `[B]`."""
     if index.is_cuda:

@@ -23,7 +23,7 @@ from walkgraph.engine.loops.body import SERIES, SKIPPED, Form, UseStep, fed_port
 from walkgraph.engine.loops.slot_tables import SlotTables, aligned, bytes_of
 from walkgraph.engine.loops.spec import DeviceChoice, LoopSource, Place
 from walkgraph.layers import channels
-from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
+from walkgraph.layers.rows import Gathered, gather_rows, settle_rows, table_rows
 
 PADDING = ContextSequence((), 0, 0, 0)
 FLAG = Row((), torch.bool)
@@ -200,7 +200,7 @@ class Program:
             now = BatchIteration(at, IterationPages(self._pages, at.rows), self._series_at(at), {}, stays)
             given, sound = now.given, None
             for name, begins in self.tables.begins.items():
-                self._states[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
+                self._states[name].index_copy_(0, at.wide, table_rows(begins, at.wide))
             for group in buffers.groups:
                 sound = _both(sound, self._receive(group, buffers.form, at, given))
                 sound = _both(sound, self._step(group, buffers, now))
@@ -258,7 +258,7 @@ class Program:
         sound: Tensor | None = None
         for (use, port), source in self.body.reads if self.body.channels else ():
             if use in group and (source.kind == "behind" or source.channel in form.comes):
-                first = self._cells[use, port].index_select(0, at.wide) if source.kind == "behind" else None
+                first = table_rows(self._cells[use, port], at.wide) if source.kind == "behind" else None
                 row = self.body.uses[use].spec.inputs[port]
                 value, came = channels.receive(self._links, at.wide, source.channel, at.iteration, row, first)
                 given[_come(use, port)] = value
@@ -319,9 +319,9 @@ class Program:
             return self._cells[use, port][at.wide, at.iteration]
         if source.kind == "entering":
             if (use, port) not in now.stays:
-                now.stays[use, port] = self._cells[use, port].index_select(0, at.wide)
+                now.stays[use, port] = table_rows(self._cells[use, port], at.wide)
             return now.stays[use, port]
-        value = self._cells[use, port].index_select(0, at.wide)
+        value = table_rows(self._cells[use, port], at.wide)
         if source.first is None or any(place not in given for place in source.first.needs):
             return value
         first = self._input(use, port, source.first, now).to(value.dtype).view(value.shape)

@@ -340,7 +340,7 @@ def test_words_then_the_end_then_padding_are_heard(engine: Engine, monkeypatch: 
     talker = operators.Talker.load(context())
     heard = torch.tensor([[0.0, 0.0, 1.5, 0.0]])
     for word in (*WORDS[:2], -1, -1, -1):
-        rows.append(talker._said(torch.tensor([word]), heard, torch.tensor([0])))
+        rows.append(talker._said(torch.tensor([word]), torch.zeros_like(talker._begin), heard, torch.tensor([0])))
     said = TALKER_TINY.spoken
     wanted = talker._words[torch.tensor([*WORDS[:2], said.eos, said.pad, said.pad])]
     assert torch.equal(torch.cat(rows), wanted)

@@ -19,6 +19,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.language.decoding import Sampling, sampling_of, step_sampling
 from walkgraph.layers.sampling import count, sample
 from walkgraph.layers.sampling_params import SamplingParams
+from walkgraph.layers.speech import bar_codes, spoken_rows, verdicts
 from walkgraph.models.qwen3_omni.talker.config import RESERVED
 from walkgraph.models.qwen3_omni.talker.model import Projection
 from walkgraph.models.qwen3_omni.talker.model import Talker as Network
@@ -95,14 +96,9 @@ class Talker(Operator):
     ) -> None:
         self._network, self._config, self._words = network, network.config, words
         self._device, self._dtype = device, dtype
-        codec, vocab = self._config.codec, self._config.stack.vocab
-        begin = torch.tensor([codec.bos], device=device)
+        begin = torch.tensor([self._config.codec.bos], device=device)
         self._begin = network.embed(begin)
         """`[1, W]`: takes the place of a last frame before the first one."""
-        self._barred = torch.arange(vocab, device=device) >= vocab - RESERVED
-        self._unending = self._barred.clone()
-        """The codes that are barred where the speech may not end yet."""
-        self._barred[codec.eos] = False
         self._prompts = Prompts(network, words, device, capture)
         self._none = torch.full((), -1, dtype=torch.int64, device=device)
         """Stands for a word after the end of the answer."""
@@ -159,7 +155,7 @@ class Talker(Operator):
         heard, seen = (self._kept(calls, states, slot) for slot in self._tensors)
         rows = torch.arange(len(calls), device=self._device)
         places = self._on_device(torch.tensor([states.place(call.states["kv"]) for call in calls])) + heard[:, 3]
-        x = self._said(text, heard, rows) + frames
+        x = self._said(text, frames, heard, rows)
         attend = states.attend(
             [Segment(state=call.states["kv"], rows=rows[at : at + 1], mode="causal") for at, call in enumerate(calls)]
         )
@@ -195,22 +191,18 @@ class Talker(Operator):
         heard, seen = batch.tensors["heard"], batch.tensors["seen"]
         places = slot.rows._replace(positions=slot.rows.positions + heard[:, 3])
         slot = slot._replace(rows=places)
-        x = self._said(text, heard, rows) + batch.inputs["frame"][:, 0]
+        x = self._said(text, batch.inputs["frame"][:, 0], heard, rows)
         logits, hidden = self._network.step(x, slot)
         bounds = batch.params[_GUARD], batch.params[_LEAST], batch.iteration
         made = self._answers(logits, hidden, step_sampling(batch, slot, _SPOKEN), bounds, heard, seen, rows)
         finite = made.pop(FINITE)
         return StepOutputs(made, finite)
 
-    def _said(self, text: Tensor, heard: Tensor, rows: Tensor) -> Tensor:
-        """Words int64 `[B]`, -1 for none -> their rows `[B, W]`; after the last one the end of the answer once, then
-        padding. Counts them in the table `heard`, whose first frame this may be."""
-        spoken, rows = self._config.spoken, rows.long()
-        kept = heard[rows]
-        silent = text < 0
-        end = torch.where(kept[:, 1] > 0, spoken.pad, spoken.eos)
-        heard[rows] = torch.stack([kept[:, 0] + ~silent, kept[:, 1].masked_fill(silent, 1), kept[:, 2], kept[:, 2]], 1)
-        return self._words[torch.where(silent, end, text).clamp(max=len(self._words) - 1)]
+    def _said(self, text: Tensor, frame: Tensor, heard: Tensor, rows: Tensor) -> Tensor:
+        """Words int64 `[B]`, -1 for none, and last frames `[B, W]` -> the rows that read them, which are counted in
+        `rows` of the table `heard`."""
+        spoken = self._config.spoken
+        return spoken_rows(text, frame, heard, rows, self._words, spoken.pad, spoken.eos)
 
     def _answers(
         self,
@@ -225,18 +217,17 @@ class Talker(Operator):
         """The ports' values, each `[B, ..]`. `bounds`: frames for each word that are allowed, the fewest frames of all,
         and the index of this one; `heard`, `seen`: tables, of whose `rows` these are."""
         allowed, least, frame = bounds
-        barred = torch.where((frame < least)[:, None], self._unending, self._barred)
-        token = sample(logits.masked_fill(barred, -torch.inf), sampling, seen, rows)
+        eos = self._config.codec.eos
+        bar_codes(logits, self._config.stack.vocab - RESERVED, eos, frame, least)
+        token = sample(logits, sampling, seen, rows)
         count(seen, rows, token)
-        words, ended = heard[rows.long(), :2].long().unbind(1)
-        derailed = (allowed > 0) & (ended > 0) & (words > 0) & (frame >= allowed * words + _AFTER)
+        made = verdicts(token, heard, rows, frame, allowed, eos, _AFTER)
         return {
-            "code": token.clamp(min=0)[:, None],
+            "code": made.code[:, None],
             "hidden": hidden[:, None],
-            # An answer without words has no sound.
-            "stop": (token == self._config.codec.eos) | derailed | (words == 0),
-            "derailed": derailed,
-            FINITE: token >= 0,
+            "stop": made.stop,
+            "derailed": made.derailed,
+            FINITE: made.finite,
         }
 
     @property
@@ -250,8 +241,9 @@ class Talker(Operator):
         return torch.stack([blank if one is None else one for one in kept])
 
     def _bounds(self, calls: Sequence[Call]) -> tuple[Tensor, Tensor, Tensor]:
-        all_ = [[int(c.params[_GUARD]), int(c.params[_LEAST]), c.iteration[-1] if c.iteration else 0] for c in calls]
-        allowed, least, frame = self._on_device(torch.tensor(all_)).unbind(1)
+        guards, leasts = ([int(call.params[name]) for call in calls] for name in (_GUARD, _LEAST))
+        frames = [call.iteration[-1] if call.iteration else 0 for call in calls]
+        allowed, least, frame = self._on_device(torch.tensor([guards, leasts, frames]))
         return allowed, least, frame
 
     def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
@@ -307,21 +299,18 @@ class CodePredictor(Operator):
 
     def _made(self, code: Tensor, hidden: Tensor, sampling: SamplingParams) -> dict[str, Tensor]:
         """code int64 `[B]`, hidden `[B, W]` -> the ports' values. `sampling`: its positions are the frames'."""
-        drawn: list[Tensor] = []
         further = torch.arange(self._network.groups - 1, device=code.device)
         positions = sampling.position * self._network.groups + further[:, None]
 
         def choose(index: int, logits: Tensor) -> Tensor:
-            token = sample(logits, sampling._replace(position=positions[index]))
-            drawn.append(token)
-            return token.clamp(min=0)
+            return sample(logits, sampling._replace(position=positions[index]))
 
         hidden = hidden.to(self._dtype)
         frames = self._network.frames(hidden, self._first[code.clamp(0, len(self._first) - 1)], code, choose)
         return {
             "codes": frames.codes[:, None],
             "embedding": frames.embedding[:, None],
-            FINITE: (torch.stack(drawn) >= 0).all(0),
+            FINITE: frames.finite,
         }
 
     def _likely(self) -> dict[str, Tensor]:

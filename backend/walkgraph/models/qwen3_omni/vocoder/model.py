@@ -27,7 +27,8 @@ from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.layers.snake_conv import Onward, Snake, enter, leave, unit, upsample
+from walkgraph.layers.snake_conv import Launch, Onward, Snake, enter, leave, rise_launch, unit, unit_launch, upsample
+from walkgraph.layers.speech import frame_rows
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
 _ROWS = 400
@@ -62,18 +63,27 @@ class ConvNeXt(nn.Module):
         return product(rows, self.pwconv2.weight, residual=x.flatten(0, 1)).view_as(x)
 
 
-class ResidualUnit(nn.Module):
+class ResidualUnit(Packable):
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
         self.act1 = Snake(width)
         self.conv1 = CausalConv(width, width, _KERNEL, dilation=dilation)
         self.act2 = Snake(width)
         self.conv2 = CausalConv(width, width, 1)
+        self._launch: Launch | None = None
+        self._packed = False
 
     def forward(self, room: Tensor, x: Tensor, onward: Onward, *, keep: bool) -> Tensor:
         """room: the snake of x; the unit is added to x -> the room of what reads the sum. x lacks the biases of all
         that was added to it, and so does the result: adding each of them would take a pass."""
-        return unit(self.conv1, self.act2, self.conv2, room, x, onward, keep=keep)
+        return unit(self.conv1, self.act2, self.conv2, room, x, onward, keep=keep, launch=self._launch)
+
+    def pack(self) -> None:
+        self._launch, self._packed = unit_launch(self.conv1, self.conv2), True
+
+    @property
+    def is_packed(self) -> bool:
+        return self._packed
 
 
 class DecoderBlock(Packable):
@@ -83,6 +93,7 @@ class DecoderBlock(Packable):
         super().__init__()
         units = [ResidualUnit(width // 2, dilation) for dilation in _DILATIONS]
         self.block = nn.ModuleList([Snake(width), Upsample(width, width // 2, rate, 2), *units])
+        self._launch: Launch | None = None
         self._shifts: tuple[Tensor, ...] = ()
         """The biases that x lacks before each unit, and behind the last one: float32."""
 
@@ -102,7 +113,7 @@ class DecoderBlock(Packable):
         ways = [
             Onward(one.act1, lacks, one.conv1, onward.tails) for one, lacks in zip(units, self._shifts, strict=False)
         ]
-        x, room = upsample(rise, room[:, rise.places :] if first else room, ways[0])
+        x, room = upsample(rise, room[:, rise.places :] if first else room, ways[0], self._launch)
         for one, way in zip(units, (*ways[1:], onward), strict=True):
             room = one(room, x, way, keep=way is not onward)
         return room
@@ -111,6 +122,7 @@ class DecoderBlock(Packable):
         upsample, units = cast("Upsample", self.block[1]), cast("Iterable[ResidualUnit]", self.block[2:])
         biases = [upsample.bias, *(unit.conv2.bias for unit in units)]
         self._shifts = tuple(torch.stack(biases).float().cumsum(0).unbind())
+        self._launch = rise_launch(upsample)
 
     @property
     def is_packed(self) -> bool:
@@ -195,11 +207,9 @@ class Code2Wav(nn.Module):
         self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool, rows: Tensor | None = None
     ) -> tuple[Tensor, StreamState]:
         """`decode` at once, for few frames."""
-        config = self.config
-        offsets = torch.arange(0, config.groups * config.codebook, config.codebook, device=codes.device)
         rows = torch.arange(len(codes), device=codes.device) if rows is None else rows
         attend = WindowAttend(state.window, rows, start, codes.shape[1], self.pre_transformer.rope)
-        x, tails = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), attend), Tails(state.tails)
+        x, tails = self.pre_transformer(frame_rows(codes, self.code_embedding.weight), attend), Tails(state.tails)
         for rise, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
             x = block(rise(x), rise.bias, tails)
         return self.waveform(x, tails, first=first), StreamState(state.window, tails.after)

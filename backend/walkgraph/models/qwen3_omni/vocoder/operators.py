@@ -11,6 +11,7 @@ from walkgraph.abi.calls import FINITE, Call, CallFailed, ChunkInfo, Outputs, Sc
 from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.layers.rows import table_rows
 from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav, StreamState
 from walkgraph.models.qwen3_omni.vocoder.weights import vocoder_of
 
@@ -83,7 +84,7 @@ class Code2wav(Operator):
     def step(self, batch: StepBatch) -> StepOutputs:
         codes, rows, first = batch.inputs["codes"], batch.rows.long(), bool(batch.variant)
         state = StreamState(**{slot: batch.tensors[slot] for slot in _SLOTS})
-        tails = state.tails.new_zeros(len(rows), state.tails.shape[1]) if first else state.tails.index_select(0, rows)
+        tails = state.tails.new_zeros(len(rows), state.tails.shape[1]) if first else table_rows(state.tails, rows)
         before, known = StreamState(state.window, tails), self._known(codes)
         sound, after = self._model.decode(known, batch.inputs["start"], before, first=first, rows=rows)
         state.tails.index_copy_(0, rows, after.tails)
