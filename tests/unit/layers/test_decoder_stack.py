@@ -41,6 +41,7 @@ def test_the_published_predictor_fits() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        ({"layers": 1}, "two layers or more"),
         ({"head_dim": 64}, "heads must be 128 wide"),
         ({"kv_heads": 4}, "2 to each key head"),
         ({"width": 1536}, "multiples of 1024"),

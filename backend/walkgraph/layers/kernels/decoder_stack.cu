@@ -34,6 +34,7 @@ constexpr int HEAD_PITCH = DIM + 8, QUERIES = WARPS * GROUP * HEAD_PITCH;
 constexpr int PUBLISHED = QKV + HEARD + WIDTH + HIDDEN + WIDTH;  // numbers of a row that a layer publishes
 constexpr u32 EMPTY = 0xffffffffu;                 // two bfloat16 that no rounding gives
 static_assert(ROWS == 8 || ROWS == 16, "rows are halves of a tensor core's tile");
+static_assert(LAYERS > 1, "a launch for keys and values alone reads all blocks' columns once");
 static_assert(GROUP == 2, "a lane scores two heads at half of a key");
 static_assert(FEW / 2 * ROWS <= THREADS, "a thread keeps one pair of the residual stream");
 
@@ -59,6 +60,7 @@ struct Arguments {
     const float *frequencies;  // [D / 2]: radians per position
     float eps;
     int frames, passes, first;  // passes: positions of each frame, from `first` on; at most 2
+    int kept;                   // true: keys and values alone are wanted, and no logits
 };
 
 // ── what blocks publish ──
@@ -131,6 +133,7 @@ struct Producer {
         for (int layer = 0; layer < LAYERS; ++layer) {
             const Layer &w = a.layers[layer];
             weights<QKV, WIDTH>(w.qkv);
+            if (a.kept && layer == LAYERS - 1) return;
             weights<WIDTH, HEARD>(w.out);
             weights<HIDDEN, WIDTH>(w.gate_up, 2);
             weights<WIDTH, HIDDEN>(w.down);
@@ -450,6 +453,7 @@ extern "C" __global__ __launch_bounds__(THREADS + 64, 1) void decoder_stack(cons
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // what samples the logits waits on its own
     State state = *a.state;
     int set = state.launches & 1;
     constexpr u64 SET = (u64)LAYERS * PUBLISHED * ROOM;
@@ -483,6 +487,7 @@ extern "C" __global__ __launch_bounds__(THREADS + 64, 1) void decoder_stack(cons
             product.run<QKV / BLOCKS, WIDTH, true, false>(x, w.before, sums);
         product.store<QKV>(qkv, sums);
         attend(a, layer, qkv, heads, warp, lane, queries);
+        if (a.kept && layer == LAYERS - 1) break;
         product.run<FEW, HEARD, false, false>(heads, nullptr, few_sums);
         product.add(middle, stream, few_sums);
         product.run<MOST, WIDTH, true, false>(middle, w.after, sums);
@@ -491,9 +496,11 @@ extern "C" __global__ __launch_bounds__(THREADS + 64, 1) void decoder_stack(cons
         product.add(end, stream, few_sums);
         x = end;
     }
-    product.rows = a.frames;
-    product.run<VOCAB / BLOCKS, WIDTH, true, false>(x + (rows - a.frames) * WIDTH, a.norm, sums);
-    product.store<VOCAB>(a.logits, sums);
-    // Every block has read the state, as this one has what each of them published.
+    if (!a.kept) {
+        product.rows = a.frames;
+        product.run<VOCAB / BLOCKS, WIDTH, true, false>(x + (rows - a.frames) * WIDTH, a.norm, sums);
+        product.store<VOCAB>(a.logits, sums);
+    }
+    // Every block has read the state, as this one has what each of them published, if only in the first layer.
     if (blockIdx.x == 0 && threadIdx.x == 0) a.state->launches = state.launches + 1, a.state->rows[set] = rows;
 }

@@ -81,7 +81,7 @@ class _Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("layers", "x", "codes", "published", "state", "k", "v", "norm", "head")),
         *((name, ctypes.c_void_p) for name in ("logits", "frequencies")),
         ("eps", ctypes.c_float),
-        *((name, ctypes.c_int) for name in ("frames", "passes", "first")),
+        *((name, ctypes.c_int) for name in ("frames", "passes", "first", "kept")),
     ]
 
 
@@ -102,12 +102,21 @@ class DecoderStack:
         self._workspace = Workspaces(self._made, "run a stack of layers")
 
     def __call__(
-        self, x: Tensor, k: Tensor, v: Tensor, head: Tensor, *, first: int, passes: int = 1, codes: Tensor | None = None
+        self,
+        x: Tensor,
+        k: Tensor,
+        v: Tensor,
+        head: Tensor | None,
+        *,
+        first: int,
+        passes: int = 1,
+        codes: Tensor | None = None,
     ) -> Tensor:
         """x `[R, W]`: all frames' rows at their position `first`, then at the next one if `passes` is 2; or a table of
         embeddings whose rows `codes` int64 `[R]` choose, those below 0 the first. k, v `[layers, B * P, G, D]`,
-        contiguous: keys and values of positions before `first`; the new ones are written. head `[V, W]`. -> logits
-        `[B, V]` of the last positions. At most `MOST_ROWS` rows.
+        contiguous: keys and values of positions before `first`; the new ones are written. head `[V, W]` -> logits
+        `[B, V]` of the last positions; without it they are unset, and only keys and values are made. At most
+        `MOST_ROWS` rows.
         """
         rows = len(x if codes is None else codes)
         frames, sizes, (_, norm, frequencies) = rows // passes, self._sizes, self._kept
@@ -116,7 +125,7 @@ class DecoderStack:
         tensors = (self._layers, x, codes, published, state, k, v, norm, head, logits, frequencies)
         pointers = (0 if one is None else one.data_ptr() for one in tensors)
         kernel = self._kernels[min(most for most in self._kernels if most >= rows)]
-        kernel.launch_cooperatively(_BLOCKS, _THREADS, _Arguments(*pointers, sizes.eps, frames, passes, first))
+        kernel.launch_cooperatively(_BLOCKS, _THREADS, _Arguments(*pointers, sizes.eps, frames, passes, first, head is None))
         return logits
 
     def _compiled(self, rows: int) -> CudaKernel:
@@ -172,6 +181,8 @@ def unfit(sizes: StackSizes, device: torch.device) -> str | None:
 
 def unfit_sizes(sizes: StackSizes) -> str | None:
     """Gives the reason like `unfit`, on any device."""
+    if sizes.layers < 2:
+        return "there must be two layers or more"
     if sizes.head_dim != _HEAD_DIM or sizes.heads != _GROUP * sizes.kv_heads:
         return f"heads must be {_HEAD_DIM} wide, and {_GROUP} to each key head"
     inputs, outputs = (sizes.width, sizes.heads * sizes.head_dim, sizes.hidden), (_qkv(sizes), sizes.vocab)

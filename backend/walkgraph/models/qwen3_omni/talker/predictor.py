@@ -26,21 +26,13 @@ from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.speech import Frames, whole_frames
 
 _FRAMES = 512
 """Frames that constants are made for ahead."""
 Choose = Callable[[int, Tensor], Tensor]
 """(index of a further code, its logits `[B, V]`) -> the codes, int64 `[B]`; below 0 where nothing can be chosen, which
 counts as code 0."""
-
-
-class Frames(NamedTuple):
-    """The codes of a batch of frames."""
-
-    codes: Tensor
-    """int64 `[B, C]`"""
-    embedding: Tensor
-    """`[B, W]`: the sum of the codes' embeddings."""
 
 
 class _Rows(NamedTuple):
@@ -102,9 +94,7 @@ class CodePredictor(nn.Module):
         for index in range(self.groups - 1):
             logits = passes.next(index, chosen[-1]) if index else passes.first(hidden, first)
             chosen.append(choose(index, logits))
-        codes = torch.stack(chosen, 1).clamp(min=0)
-        further = constants.table[codes[:, 1:] + constants.begins].sum(1, dtype=torch.float32)
-        return Frames(codes, (first + further).to(hidden.dtype))
+        return whole_frames(torch.stack(chosen, 1), first.to(hidden.dtype), constants.table)
 
     def _passes(self, like: Tensor) -> "_Passes":
         """Begins the passes of a batch of frames, one for each row of `like`."""
@@ -216,7 +206,7 @@ class _Launches:
         head = self._network.head(0)
         if 2 * len(hidden) <= MOST_ROWS:
             return self._stack(torch.cat([hidden, first]), self._k, self._v, head, first=0, passes=2)
-        self._stack(hidden.contiguous(), self._k, self._v, head, first=0)
+        self._stack(hidden.contiguous(), self._k, self._v, None, first=0)
         return self._stack(first.contiguous(), self._k, self._v, head, first=1)
 
     def next(self, index: int, code: Tensor) -> Tensor:
@@ -247,14 +237,11 @@ class _Constants(NamedTuple):
 
     table: Tensor
     """`[(C - 1) * V, W]`: the embeddings of all further codes."""
-    begins: Tensor
-    """int64 `[C - 1]`: where each code's embeddings begin there."""
     places: _Places
 
     @classmethod
     def of(cls, batch: int, vocab: int, table: Tensor) -> Self:
-        begins = torch.arange(0, len(table), vocab, device=table.device)
-        return cls(table, begins, _Places.of(batch, len(begins) + 1, table.device))
+        return cls(table, _Places.of(batch, len(table) // vocab + 1, table.device))
 
 
 class _Caches(NamedTuple):
