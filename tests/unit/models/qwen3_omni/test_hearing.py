@@ -20,7 +20,7 @@ from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.unset import unset
 from walkgraph.models.qwen3_omni.hearing import captured, spectra
 from walkgraph.models.qwen3_omni.hearing import model as hearing
-from walkgraph.models.qwen3_omni.hearing.captured import CapturedWindows
+from walkgraph.models.qwen3_omni.hearing.captured import CapturedChunks, CapturedWindows
 from walkgraph.models.qwen3_omni.hearing.config import AUDIO, AUDIO_TINY, AudioConfig, halved
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder, places
 from walkgraph.models.qwen3_omni.hearing.spectra import HOP, LEAST, RATE, Spectra, mel_filters
@@ -189,6 +189,22 @@ def test_captured_layers_give_what_plain_ones_do(monkeypatch: pytest.MonkeyPatch
         assert capture.replayed == [f"{graph} embeddings of sound" for graph in graphs]
     assert capture.captured == ["128 embeddings of sound", "64 embeddings of sound"]
     assert CapturedWindows(model, None)(torch.zeros(3, AUDIO_TINY.width), [3]) is None
+
+
+@torch.inference_mode()
+def test_captured_convolutions_give_what_plain_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured, "FEW", (1, 2))
+    on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}
+    model, capture = drawn(lambda: AudioEncoder(AUDIO_TINY), 3, **on).pack(), Recording()
+    few, spectra_of = CapturedChunks(model, capture), Spectra(AUDIO_TINY.mels)
+    for seconds, graphs in (((0.4,), []), ((2.0,), [2]), ((1.0,), [1]), ((0.9, 1.5), [2]), ((3.0,), [])):
+        given = spectra_of([torch.from_numpy(sound(one)) for one in seconds])
+        capture.replayed.clear()
+        for found, wanted in zip(model(given, None, few), model(given), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        assert capture.replayed == [f"{graph} chunks of sound" for graph in graphs]
+    assert capture.captured == ["2 chunks of sound", "1 chunks of sound"]
+    assert CapturedChunks(model, None)(torch.zeros(1, AUDIO_TINY.chunk, AUDIO_TINY.mels)) is None
 
 
 def test_places_turn_at_rates_from_one_down() -> None:

@@ -1,8 +1,9 @@
-"""Captured layers of the audio encoder for some seconds of sound: hundreds of small launches become one.
+"""Captured parts of the audio encoder for some seconds of sound: hundreds of small launches become a few.
 
-One CUDA graph per number of rows serves sounds of any lengths, as the bounds of their windows are on the device.
+One CUDA graph per number of rows serves sounds of any lengths, as the bounds of their windows are on the device; the
+convolutions before it have one per number of chunks.
 
-Shape letters: R rows of a graph, M windows of a graph, n rows of sounds, W width.
+Shape letters: R rows of a graph, M windows of a graph, n rows of sounds, W width, K chunks.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +18,54 @@ from walkgraph.architectures.prompts.captured_prompts import padded
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
 
-SIZES = (64, 128, 256, 512, 1024)
+SIZES = (48, 64, 128, 256, 512, 1024)
 """Rows of a graph."""
 ROOM = 8
 """A graph has room for a window per so many of its rows."""
 REPLAYS = 8
 """The most replays for a batch; more rows than they serve keep a GPU busy with plain launches."""
+
+
+FEW = (1, 2, 4, 8)
+"""Chunks of a graph of convolutions."""
+
+
+class _Chunks(NamedTuple):
+    given: Tensor
+    """float32 `[K, frames, bands]`"""
+    made: list[Tensor]
+    """One tensor `[K, frames / 8, W]`, which the next replay overwrites."""
+    replay: Callable[[], None]
+
+
+class CapturedChunks:
+    """The convolutions of few whole chunks."""
+
+    def __init__(self, model: AudioEncoder, capture: Capture | None) -> None:
+        self._model, self._capture = model, capture
+        self._graphs: dict[int, _Chunks] = {}
+
+    def __call__(self, chunks: Tensor) -> Tensor | None:
+        """`[K, frames, bands]` -> `[K, frames / 8, W]`, which the next call overwrites; None if a plain forward must
+        serve them."""
+        config = self._model.config
+        if self._capture is None or len(chunks) not in FEW or chunks.shape[1] != config.chunk:
+            return None
+        if not self._graphs:
+            # All graphs are captured at the first sound of a chunk, which is the warm-up's, so no request waits for it.
+            self._graphs = {one: self._captured(one, chunks, self._capture) for one in reversed(FEW)}
+        given, made, replay = self._graphs[len(chunks)]
+        given.copy_(chunks)
+        replay()
+        return made[0]
+
+    def _captured(self, count: int, like: Tensor, capture: Capture) -> _Chunks:
+        given, made = like.new_zeros(count, *like.shape[1:]), list[Tensor]()
+
+        def work() -> None:
+            made[:] = [self._model.convolved(given)]
+
+        return _Chunks(given, made, capture(work, f"{count} chunks of sound"))
 
 
 class _Graph(NamedTuple):

@@ -23,6 +23,7 @@ from walkgraph.layers.attention.dense_attention import Attend, BlockAttend
 from walkgraph.layers.attention.encoder_attention import EncoderAttention
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.encoder import EncoderRows, EncoderWeights
+from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
@@ -33,6 +34,10 @@ which takes 9 ms on an H200. Each chunk takes 6 MB in float32."""
 _PERIOD = 10_000.0
 Short = Callable[[Tensor, Sequence[int]], Tensor | None]
 """Rows `[R, W]` in windows of these lengths -> `[R, out]`, or None."""
+Convolve = Callable[[Tensor], Tensor | None]
+"""Chunks float32 `[K, frames, M]` -> `[K, frames / 8, W]`, or None."""
+_KERNEL, _STRIDE, _PADDED = 3, 2, 16
+"""Of the first convolution, and the numbers that its kernel is filled up to for the library's products."""
 
 
 class AudioLayer(nn.Module):
@@ -72,19 +77,29 @@ class AudioEncoder(nn.Module):
         self.proj1 = nn.Linear(config.width, config.width)
         self.proj2 = nn.Linear(config.width, config.out)
         self._places: dict[torch.device, Tensor] = {}
+        self._first: Tensor | None = None
+        """The first convolution's weight, `[C, 16]`."""
 
     def pack(self) -> Self:
-        """Lay out loaded weights so that fewer products read them; this freezes them."""
+        """Lay out loaded weights so that fewer products read them, and channels are last; this freezes them."""
+        with torch.no_grad():
+            for conv in (self.conv2d2, self.conv2d3):
+                conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
+            first = self.conv2d1.weight.data.flatten(1)
+            self._first = F.pad(first, (0, _PADDED - first.shape[1]))
         for layer in self.layers:
             cast(AudioLayer, layer).self_attn.pack()
         return self
 
-    def forward(self, spectra: Sequence[Tensor], short: Short | None = None) -> list[Tensor]:
-        """Spectra float32 `[L, M]` -> `[n, out]` each. `short`: encodes rows of windows, if they are few."""
+    def forward(
+        self, spectra: Sequence[Tensor], short: Short | None = None, convolve: Convolve | None = None
+    ) -> list[Tensor]:
+        """Spectra float32 `[L, M]` -> `[n, out]` each. `short`: encodes rows of windows, if they are few; `convolve`:
+        does what `convolved` does, for some numbers of chunks."""
         counts = [self.config.tokens(len(spectrum)) for spectrum in spectra]
         reach = self.config.reach
         lengths = [min(reach, count - start) for count in counts for start in range(0, count, reach)]
-        x = self._embedded(spectra)
+        x = self._embedded(spectra, convolve)
         made = None if short is None else short(x, lengths)
         if made is None:
             made = self.encoded(x, self._attend(lengths, x))
@@ -98,14 +113,14 @@ class AudioEncoder(nn.Module):
         hidden = product(rows.normed(self.ln_post), self.proj1.weight, self.proj1.bias, activation="gelu")
         return product(hidden, self.proj2.weight, self.proj2.bias)
 
-    def _embedded(self, spectra: Sequence[Tensor]) -> Tensor:
+    def _embedded(self, spectra: Sequence[Tensor], convolve: Convolve | None) -> Tensor:
         """Spectra `[L, M]` -> `[R, W]`: chunks of one length are convolved together."""
         groups: dict[int, list[Tensor]] = {}
         for spectrum in spectra:
             chunks = self._chunks(spectrum)
             groups.setdefault(chunks.shape[1], []).append(chunks)
         made = {
-            frames: iter(self._convolved(torch.cat(chunks)).split([len(one) for one in chunks]))
+            frames: iter(self._all_convolved(_cat(chunks), convolve).split([len(one) for one in chunks]))
             for frames, chunks in groups.items()
         }
         parts: list[Tensor] = []
@@ -113,27 +128,39 @@ class AudioEncoder(nn.Module):
             frames = len(spectrum)
             rows = next(made[min(frames, self.config.chunk)]).flatten(0, 1)
             parts.append(rows[: self.config.tokens(frames)])
-        return torch.cat(parts)
+        return _cat(parts)
 
     def _chunks(self, spectrum: Tensor) -> Tensor:
         """`[L, M]` -> `[K, chunk, M]`, or `[1, L, M]` if it is shorter than a chunk."""
         frames, chunk = len(spectrum), self.config.chunk
         if frames < chunk:
             return spectrum[None]
-        return F.pad(spectrum, (0, 0, 0, -frames % chunk)).unflatten(0, (-1, chunk))
+        whole = F.pad(spectrum, (0, 0, 0, -frames % chunk)) if frames % chunk else spectrum
+        return whole.unflatten(0, (-1, chunk))
 
-    def _convolved(self, chunks: Tensor) -> Tensor:
+    def _all_convolved(self, chunks: Tensor, convolve: Convolve | None) -> Tensor:
         """`[K, frames, M]` -> `[K, frames / 8, W]`, with the places of the rows in their chunk."""
         parts, count = list[Tensor](), len(chunks)
         last = count % CHUNKS[-1]
         most = next(size for size in CHUNKS if size >= last) if last else 0
         filled = F.pad(chunks, (0, 0, 0, 0, 0, most - last)) if most > last else chunks
-        for some in filled.to(self.conv_out.weight.dtype).transpose(1, 2)[:, None].split(CHUNKS[-1]):
-            x = F.gelu(self.conv2d1(some))
-            x = F.gelu(self.conv2d3(F.gelu(self.conv2d2(x))))
-            x = x.permute(0, 3, 1, 2).flatten(2)
-            parts.append(linear(x.flatten(0, 1), self.conv_out.weight).unflatten(0, x.shape[:2]))
-        x = torch.cat(parts)[:count]
+        for some in filled.split(CHUNKS[-1]):
+            made = None if convolve is None else convolve(some)
+            parts.append(self.convolved(some) if made is None else made)
+        return _cat(parts)[:count]
+
+    def convolved(self, chunks: Tensor) -> Tensor:
+        """`[K, frames, M]` -> `[K, frames / 8, W]`, with the places of the rows in their chunk."""
+        if self._first is None:
+            raise RuntimeError(UNPACKED)
+        edged = F.pad(chunks.to(self._first.dtype).transpose(1, 2), (1, 1, 1, 1))
+        patches = edged.unfold(1, _KERNEL, _STRIDE).unfold(2, _KERNEL, _STRIDE)
+        rows = F.pad(patches.flatten(3).flatten(0, 2), (0, _PADDED - _KERNEL**2))
+        made = product(rows, self._first, self.conv2d1.bias, activation="gelu")
+        x = made.unflatten(0, patches.shape[:3]).permute(0, 3, 1, 2)
+        x = F.gelu(self.conv2d3(F.gelu(self.conv2d2(x))))
+        x = x.permute(0, 3, 1, 2).flatten(2)
+        x = linear(x.flatten(0, 1), self.conv_out.weight).unflatten(0, x.shape[:2])
         return x + self._placed(x.device)[: x.shape[1]].to(x.dtype)
 
     def _placed(self, device: torch.device) -> Tensor:
@@ -149,6 +176,11 @@ class AudioEncoder(nn.Module):
             blocks = PackedBlocks(ends.to(rows.device, non_blocking=True), max(lengths), self.config.heads)
             return lambda layer, q, k, v: blocks(q, k, v)
         return BlockAttend(lengths)
+
+
+def _cat(parts: Sequence[Tensor]) -> Tensor:
+    """Without a copy of a single part: sounds wait for launches rather than for the GPU."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def places(count: int, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.sounds import waveform_of
-from walkgraph.models.qwen3_omni.hearing.captured import CapturedWindows
+from walkgraph.models.qwen3_omni.hearing.captured import CapturedChunks, CapturedWindows
 from walkgraph.models.qwen3_omni.hearing.model import CHUNKS
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder as Model
 from walkgraph.models.qwen3_omni.hearing.spectra import HOP, LEAST, RATE, Spectra, frames_of
@@ -26,7 +26,7 @@ class AudioEncoder(Operator):
 
     def __init__(self, model: Model, capture: Capture | None) -> None:
         self._model, self._spectra = model, Spectra(model.config.mels)
-        self._short = CapturedWindows(model, capture)
+        self._short, self._few = CapturedWindows(model, capture), CapturedChunks(model, capture)
         self._none = model.proj2.weight.new_empty(0, model.config.out)
         """The embeddings of sound that is skipped."""
 
@@ -47,7 +47,7 @@ class AudioEncoder(Operator):
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         waves = [_sound(call) for call in calls]
         heard = [wave for wave in waves if wave is not None]
-        embedded = iter(self._model(self._spectra(heard), self._short) if heard else ())
+        embedded = iter(self._model(self._spectra(heard), self._short, self._few) if heard else ())
         return [{"embeddings": self._none if wave is None else next(embedded)} for wave in waves]
 
 

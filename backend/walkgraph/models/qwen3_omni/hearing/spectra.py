@@ -46,9 +46,11 @@ class Spectra:
         """Sounds float32 `[n]` of at least `LEAST` samples -> float32 `[L, M]` each, by a sound's own samples only."""
         cut = [_windows(wave) for wave in waves]
         counts = [len(windows) for windows in cut]
-        pieces = [torch.cat(cut)] if sum(counts) <= _FRAMES else [part for one in cut for part in one.split(_FRAMES)]
+        together = len(cut) > 1 and sum(counts) <= _FRAMES
+        pieces = [torch.cat(cut)] if together else [part for one in cut for part in one.split(_FRAMES)]
         tables = self._on(waves[0].device)
-        energies = torch.cat([_energies(piece, tables) for piece in pieces])
+        found = [_energies(piece, tables) for piece in pieces]
+        energies = found[0] if len(found) == 1 else torch.cat(found)
         logs = energies.clamp(min=_FLOOR).log10().split(counts)
         return [(torch.maximum(log, log.max() - _RANGE) + 4) / 4 for log in logs]
 
