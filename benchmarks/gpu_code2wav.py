@@ -32,7 +32,7 @@ from _timed import Work, timed
 
 from walkgraph.abi.step import StepBatch
 from walkgraph.layers.attention.sliding_window import WindowAttend
-from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, packed
+from walkgraph.layers.sound.causal_conv import CausalConv, MonoConv, Tails, packed
 from walkgraph.models.qwen3_omni.presets import omni_config
 from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav
 from walkgraph.models.qwen3_omni.vocoder.operators import Code2wav

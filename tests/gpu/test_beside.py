@@ -17,7 +17,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopOutput
 from walkgraph.ids import Rank
-from walkgraph.layers import snake
+from walkgraph.layers.sound import snake
 
 pytestmark = [
     pytest.mark.gpu,

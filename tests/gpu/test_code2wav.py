@@ -11,7 +11,7 @@ from torch import Tensor
 
 from walkgraph.abi.step import StepBatch
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.layers.causal_conv import Tails, packed
+from walkgraph.layers.sound.causal_conv import Tails, packed
 from walkgraph.models.qwen3_omni.vocoder.config import PUBLISHED
 from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav
 from walkgraph.models.qwen3_omni.vocoder.operators import Code2wav

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.compiling import Compiler
-from walkgraph.layers.causal_conv import DepthwiseConv, Tails
 from walkgraph.layers.kernels.depthwise import depthwise_norm
+from walkgraph.layers.sound.causal_conv import DepthwiseConv, Tails
 
 COMPILES = """
 import triton

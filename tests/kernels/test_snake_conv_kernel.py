@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.compiling import Compiler
-from walkgraph.layers import snake_conv as layers
-from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, Upsample, packed
 from walkgraph.layers.kernels import snake_conv as kernels
-from walkgraph.layers.snake_conv import Onward, Snake, enter, leave, unit, upsample
+from walkgraph.layers.sound import snake_conv as layers
+from walkgraph.layers.sound.causal_conv import CausalConv, MonoConv, Tails, Upsample, packed
+from walkgraph.layers.sound.snake_conv import Onward, Snake, enter, leave, unit, upsample
 
 COMPILES = """
 import triton

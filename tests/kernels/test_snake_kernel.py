@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from tests.support.compiling import Compiler
-from walkgraph.layers import snake as twin
 from walkgraph.layers.kernels.snake import place_noise, snake, snake_beta
+from walkgraph.layers.sound import snake as twin
 
 COMPILES = """
 import triton

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.support.compiling import Compiler
-from walkgraph.layers import speech
 from walkgraph.layers.kernels import speech as kernels
+from walkgraph.layers.sound import speech
 
 COMPILES = """
 import triton

@@ -23,9 +23,9 @@ from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.layers.causal_conv import packed
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.sound.causal_conv import packed
 from walkgraph.models.qwen3_omni.hearing.config import AUDIO_PRESETS
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
 from walkgraph.models.qwen3_omni.presets import omni_config

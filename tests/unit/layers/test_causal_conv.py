@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
-from walkgraph.layers.snake import snake_beta
+from walkgraph.layers.sound.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
+from walkgraph.layers.sound.snake import snake_beta
 
 CUTS = [(), (1,), (3, 4, 11), tuple(range(1, 13))]
 LENGTH = 13

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from walkgraph.layers.causal_conv import CausalConv, Upsample
 from walkgraph.layers.kernels import vocoder_stage
 from walkgraph.layers.kernels.vocoder_stage import RISES, UNITS, Cut, bricks, columns
-from walkgraph.layers.snake_conv import rise_launch, unit_launch
+from walkgraph.layers.sound.causal_conv import CausalConv, Upsample
+from walkgraph.layers.sound.snake_conv import rise_launch, unit_launch
 from walkgraph.memory.cuda_source import compiled, is_available
 
 HOPPER_SHARED = 227 << 10

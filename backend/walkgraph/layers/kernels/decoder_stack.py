@@ -125,7 +125,8 @@ class DecoderStack:
         tensors = (self._layers, x, codes, published, state, k, v, norm, head, logits, frequencies)
         pointers = (0 if one is None else one.data_ptr() for one in tensors)
         kernel = self._kernels[min(most for most in self._kernels if most >= rows)]
-        kernel.launch_cooperatively(_BLOCKS, _THREADS, _Arguments(*pointers, sizes.eps, frames, passes, first, head is None))
+        arguments = _Arguments(*pointers, sizes.eps, frames, passes, first, head is None)
+        kernel.launch_cooperatively(_BLOCKS, _THREADS, arguments)
         return logits
 
     def _compiled(self, rows: int) -> CudaKernel:

@@ -1,4 +1,4 @@
-"""`walkgraph.layers.causal_conv.DepthwiseConv.normed` on a GPU, in one launch: a program for each place.
+"""`walkgraph.layers.sound.causal_conv.DepthwiseConv.normed` on a GPU, in one launch: a program for each place.
 
 Shape letters as there.
 """

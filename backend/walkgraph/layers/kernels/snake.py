@@ -1,4 +1,4 @@
-"""`walkgraph.layers.snake` on a GPU: one program for several places of one channel of one row."""
+"""`walkgraph.layers.sound.snake` on a GPU: one program for several places of one channel of one row."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 

@@ -1,5 +1,5 @@
-"""`walkgraph.layers.snake_conv` on a GPU: causal convolutions of bfloat16 as one product over shifted rows, and what
-follows them in the same launch.
+"""`walkgraph.layers.sound.snake_conv` on a GPU: causal convolutions of bfloat16 as one product over shifted rows, and
+what follows them in the same launch.
 
 A program owns a tile of places of one stream and a tile of columns. It adds the products of the input's rows with each
 tap, in one order for any batch and any cut of a stream. Behind that come the residual, the sum itself, and its snake
@@ -26,7 +26,7 @@ from walkgraph.layers.kernels.snake import snake_of
 
 
 class OnwardTensors(NamedTuple):
-    """The tensors of `walkgraph.layers.snake_conv.Onward`: where the snake of a sum goes."""
+    """The tensors of `walkgraph.layers.sound.snake_conv.Onward`: where the snake of a sum goes."""
 
     shift: Tensor
     """float32 `[O]`, like the two that follow: biases that the sum lacks."""

@@ -1,4 +1,4 @@
-"""`walkgraph.layers.speech` on a GPU: one launch for each function; shape letters as there."""
+"""`walkgraph.layers.sound.speech` on a GPU: one launch for each function; shape letters as there."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 

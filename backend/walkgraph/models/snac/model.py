@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.weights import read_tensors, undecoded
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.layers.snake import add_snake, place_noise, snake
+from walkgraph.layers.sound.snake import add_snake, place_noise, snake
 from walkgraph.layers.unset import unset
 from walkgraph.models.snac.config import SnacConfig, read_snac
 

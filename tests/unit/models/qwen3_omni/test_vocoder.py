@@ -29,7 +29,7 @@ from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.errors import InvalidInput, Refused
-from walkgraph.layers.causal_conv import packed
+from walkgraph.layers.sound.causal_conv import packed
 from walkgraph.layers.unset import unset
 from walkgraph.models.qwen3_omni.presets import OMNI
 from walkgraph.models.qwen3_omni.vocoder.components import NUMBERS

@@ -19,7 +19,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.language.decoding import Sampling, sampling_of, step_sampling
 from walkgraph.layers.sampling import count, sample
 from walkgraph.layers.sampling_params import SamplingParams
-from walkgraph.layers.speech import bar_codes, spoken_rows, verdicts
+from walkgraph.layers.sound.speech import bar_codes, spoken_rows, verdicts
 from walkgraph.models.qwen3_omni.talker.config import RESERVED
 from walkgraph.models.qwen3_omni.talker.model import Projection
 from walkgraph.models.qwen3_omni.talker.model import Talker as Network

@@ -26,7 +26,7 @@ from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.layers.speech import Frames, whole_frames
+from walkgraph.layers.sound.speech import Frames, whole_frames
 
 _FRAMES = 512
 """Frames that constants are made for ahead."""

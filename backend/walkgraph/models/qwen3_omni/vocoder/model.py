@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from walkgraph.layers.attention.sliding_window import WindowAttend
-from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.linear.packed import Packable
@@ -27,8 +26,19 @@ from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.layers.snake_conv import Launch, Onward, Snake, enter, leave, rise_launch, unit, unit_launch, upsample
-from walkgraph.layers.speech import frame_rows
+from walkgraph.layers.sound.causal_conv import CausalConv, DepthwiseConv, MonoConv, Tails, Upsample
+from walkgraph.layers.sound.snake_conv import (
+    Launch,
+    Onward,
+    Snake,
+    enter,
+    leave,
+    rise_launch,
+    unit,
+    unit_launch,
+    upsample,
+)
+from walkgraph.layers.sound.speech import frame_rows
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
 _ROWS = 400

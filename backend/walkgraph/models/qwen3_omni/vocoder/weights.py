@@ -11,8 +11,8 @@ from walkgraph.abi.operator import LoadContext
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.weights import Loading, Named, Names, load
 from walkgraph.errors import InvalidInput, Refused
-from walkgraph.layers.causal_conv import packed
-from walkgraph.layers.snake_conv import Snake
+from walkgraph.layers.sound.causal_conv import packed
+from walkgraph.layers.sound.snake_conv import Snake
 from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
 from walkgraph.models.qwen3_omni.parts import CODE2WAV, STEM, own_name
 from walkgraph.models.qwen3_omni.presets import omni_config

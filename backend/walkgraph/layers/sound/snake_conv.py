@@ -1,8 +1,9 @@
 """Chains of causal convolutions with snakes between them: each hands the snake of its result on to the next one.
 
 What a convolution makes lacks the biases that its reader adds. Its snake is written behind the tail of the convolution
-that reads it, and is that convolution's room (`walkgraph.layers.causal_conv.Tails`). In bfloat16 on a GPU all of that
-is the end of the product, in one launch, except in wide convolutions of many places, which are cuDNN's.
+that reads it, and is that convolution's room (`walkgraph.layers.sound.causal_conv.Tails`). In bfloat16 on a GPU all of
+that is the end of the product, in one launch, except in wide convolutions of many places, which are cuDNN's. Narrow
+stages have launches that read a tile's rows once for all taps.
 
 Shape letters: B streams, T places of a chunk, P places of a tail, S spare places, C channels of the input, O of the
 output.
@@ -15,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from walkgraph.layers.causal_conv import CausalConv, MonoConv, Tails, Upsample
 from walkgraph.layers.linear.packed import UNPACKED, Packable
-from walkgraph.layers.snake import half_turns, snake_beta
+from walkgraph.layers.sound.causal_conv import CausalConv, MonoConv, Tails, Upsample
+from walkgraph.layers.sound.snake import half_turns, snake_beta
 
 _MAJOR = 9
 """Compute capability that the kernels are written and measured for."""
@@ -29,7 +30,7 @@ channels than `_WIDE` without dilation."""
 
 
 class Snake(Packable):
-    """`walkgraph.layers.snake.snake_beta`."""
+    """`walkgraph.layers.sound.snake.snake_beta`."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,0 +1,1 @@
+"""Layers of codecs and vocoders, and what surrounds the networks of speech."""
