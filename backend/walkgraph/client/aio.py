@@ -15,7 +15,6 @@ from walkgraph.client import shown
 from walkgraph.client.calls import Awaiting, Call
 from walkgraph.client.connection import reaching
 from walkgraph.client.connection.connected import Connected
-from walkgraph.client.connection.large_reads import AsyncLargeReads
 from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader, PartReader
@@ -25,8 +24,6 @@ from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import AsyncTask
 
 if TYPE_CHECKING:
-    import ssl
-
     from websockets.asyncio.client import ClientConnection
 
     from walkgraph.client.sessions import AsyncSession
@@ -144,11 +141,8 @@ class AsyncClient(
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
 
-    def _transport(self, trusted: ssl.SSLContext) -> httpx.AsyncBaseTransport:
-        return AsyncLargeReads(trusted, _LIMITS)
-
-    def _http_client(self, transport: httpx.AsyncBaseTransport, **options: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=transport, **options)
+    def _http_client(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(limits=_LIMITS, **options)
 
     async def _tried(self, call: Call[Any], once: Callable[[Call[Any]], Awaitable[T]]) -> T:
         attempts = Attempts(self._tries, repeatable=call.repeatable)

@@ -14,7 +14,6 @@ from walkgraph.client import shown
 from walkgraph.client.calls import Blocking, Call
 from walkgraph.client.connection import reaching
 from walkgraph.client.connection.connected import Connected
-from walkgraph.client.connection.large_reads import LargeReads
 from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader, PartReader
@@ -24,14 +23,11 @@ from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import Task
 
 if TYPE_CHECKING:
-    import ssl
-
     from websockets.sync.client import ClientConnection
 
     from walkgraph.client.sessions import Session
 
 T = TypeVar("T")
-_LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
 
 class Client(
@@ -145,11 +141,8 @@ class Client(
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
 
-    def _transport(self, trusted: ssl.SSLContext) -> httpx.BaseTransport:
-        return LargeReads(trusted, _LIMITS)
-
-    def _http_client(self, transport: httpx.BaseTransport, **options: Any) -> httpx.Client:
-        return httpx.Client(transport=transport, **options)
+    def _http_client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(**options)
 
     def _tried(self, call: Call[Any], once: Callable[[Call[Any]], T]) -> T:
         attempts = Attempts(self._tries, repeatable=call.repeatable)

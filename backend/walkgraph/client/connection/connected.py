@@ -60,10 +60,11 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
         that the machine's authorities don't know."""
         # The machine's proxies are meant for other machines.
         self._http = self._http_client(
-            transport or self._transport(reaching.verifying(url, trusted)),
             base_url=url,
             headers=reaching.bearer(token),
+            transport=transport,
             trust_env=False,
+            verify=reaching.verifying(url, trusted),
         )
         self.url = url
         self.token = token
@@ -97,10 +98,7 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
         return self._events(running.events_call(run))
 
     @abstractmethod
-    def _transport(self, trusted: ssl.SSLContext) -> Transport: ...
-
-    @abstractmethod
-    def _http_client(self, transport: Transport, **options: Any) -> Http: ...
+    def _http_client(self, **options: Any) -> Http: ...
 
     @abstractmethod
     def _events(self, call: Call[Any]) -> Events: ...
