@@ -69,6 +69,8 @@ class NodePlan(Table, frozen=True):
     host: bool
     required: tuple[str, ...]
     """Input ports that must hold a value at every call."""
+    optional: tuple[str, ...] = ()
+    """Output ports that may hold no value after a call."""
     resident: bool = False
     """Its operator has a `step`, so a loop of such nodes may run on the device."""
     inputs: dict[str, str] = {}

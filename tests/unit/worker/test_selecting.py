@@ -85,6 +85,30 @@ LOOP: dict[str, Any] = {
 }
 
 
+def looping(*body: Any, times: str, edges: Sequence[Any]) -> Graph:
+    walk = {"inputs": {"x": "scalar"}, "body": [{"loop": "l", "times": times, "body": body}], "edges": edges}
+    return codec.load({**LOOP, "nodes": {"a": {"component": "test.mix"}}, "walks": {"w": walk}})
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+def test_the_last_value_leaves_where_later_iterations_have_none(stepped: bool) -> None:
+    edges = [["@loop.index", "a.a"], {"from": "a.maybe", "to": "@out.o", "each": True}]
+    plan = placed(looping("a", times="4", edges=edges), [], resident=True)
+    cluster = Cluster(plan, {"a": lambda call: {"maybe": 7} if call.iteration < (2,) else {}}, 0)
+    cluster.start("r", one_walk(plan, "w"), PARAMS, INPUTS, selected={"o": Selection(last=True)}, stepped=stepped)
+    cluster.run()
+    assert bool(cluster.loops) is not stepped
+    assert emitted(cluster) == {"o": [((1,), 7)]}
+
+
+def test_the_last_value_leaves_where_a_loop_inside_has_no_iterations_at_the_end() -> None:
+    inner = {"loop": "inner", "times": "2 - @loop.l", "body": ["a"]}
+    edges = [["@loop.index", "a.a"], {"from": "a.out", "to": "@out.o", "each": True}]
+    graph = looping(inner, times="4", edges=edges)
+    cluster = sent(graph, [], 0, Selection(last=True), stepped=True)
+    assert [at for at, _ in cluster.emitted["r", "o"]] == [(1, 0)]
+
+
 def test_an_output_that_nobody_wants_stays_on_its_rank() -> None:
     body = LOOP["walks"]["w"]
     edges = [*body["edges"], {"from": "a.out", "to": "@out.other", "each": True}, ["b.out", "@out.end"]]

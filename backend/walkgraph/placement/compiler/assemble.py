@@ -213,6 +213,7 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         cost=component.cost if component else "compute",
         host=component.host if component else False,
         required=tuple(port.name for port in component.inputs if not port.optional) if component else (),
+        optional=tuple(port.name for port in component.outputs if port.optional) if component else (),
         resident=component.resident if component else False,
         kept=node.kept or "",
         reasons=dict(component.reasons) if component else {},

@@ -34,7 +34,7 @@ _MIX = Component(
     outputs=(
         port("out", "scalar"),
         port("many", "tensor"),
-        port("maybe", "scalar"),
+        port("maybe", "scalar", optional=True),
         port("stop", "flag"),
         port("odd", "flag"),
     ),

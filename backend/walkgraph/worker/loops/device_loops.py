@@ -181,11 +181,12 @@ class DeviceLoops:
         loop = entry.table.loop
         if edge.target.kind == "use":
             return entry.read(edge)
-        place = loop.outputs[edge.source.port].use
+        place, port = loop.outputs[edge.source.port].use, loop.outputs[edge.source.port].port
         if loop.inside[place]:
             return None
-        always = not loop.uses[place].cases and entry.masks[entry.unrolled.last(place)] is None
-        return self._calls.selects(edge, entry.times, static=always and loop.plan.until is None)
+        called = not loop.uses[place].cases and entry.masks[entry.unrolled.last(place)] is None
+        static = called and port not in loop.nodes[place].optional and loop.plan.until is None
+        return self._calls.selects(edge, entry.times, static=static)
 
     def _sent_as(self, loop: DeviceLoop) -> Mapping[str, str]:
         """Output -> the dtype in which it leaves for the client, and for nobody else."""

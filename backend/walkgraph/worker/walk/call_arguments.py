@@ -1,17 +1,19 @@
 """The arguments of a run's calls besides inputs: parameters, seed, and state keys."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import Call, ChunkInfo, Given, Scalar, StateKey, Timed, lacks
 from walkgraph.errors import ErrorInfo
+from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.selection import ALL, Selection
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, RunCall
-from walkgraph.worker.tables.walk_tables import UseTable, WalkTable, evaluator
-from walkgraph.worker.walk.cursor import Vector, indices
+from walkgraph.worker.tables.walk_tables import LoopTable, Params, UseTable, WalkTable, evaluator
+from walkgraph.worker.walk.cursor import Vector, following, indices
 
 
 class WalkStep(Protocol):
@@ -138,17 +140,17 @@ class Calls:
         selection = self.selected.get(edge.target.port, ALL)
         if not at or edge.leave not in ("none", "each"):
             return False
-        return selection.skips(at) or (selection.last and self._goes_on(walker, use, at))
+        if selection.skips(at):
+            return True
+        sure = use.node is not None and edge.source.port not in use.node.optional
+        return selection.last and sure and self._goes_on(walker, use, at)
 
     def _goes_on(self, walker: WalkStep, use: UseTable, at: Vector) -> bool:
         """True if a later iteration of the use is sure to come."""
         loops = [walker.table.loops[index] for index in use.plan.loops]
         if use.plan.when or use.plan.cases or any(_open(loop.plan) for loop in loops):
             return False
-        for depth, (loop, i) in enumerate(zip(loops, at, strict=True)):
-            if loop.times is not None and i + 1 < int(loop.times(self.given, indices(loop.outer, at[:depth]))):
-                return True
-        return False
+        return any(_begins(loops, following(at[: depth + 1]), self.given) for depth in range(len(at)))
 
     def _given(self, walker: WalkStep, use: UseTable, at: Vector) -> tuple[Given, ...]:
         return tuple([Given(self.params(walker, one, at), self.seed(link.node)) for link, one in use.links])
@@ -234,6 +236,18 @@ def arriving_key(run: RunId, state: str, step: int) -> StateKey:
 def _open(loop: LoopPlan) -> bool:
     """True if a value may end the loop, or its iterations don't follow each other."""
     return bool(loop.endings or loop.width) or loop.stream is not None
+
+
+def _begins(loops: Sequence[LoopTable], at: Vector, given: Params) -> bool:
+    """True if what these loops hold has an iteration that begins with these indices. `given`: the run's parameters."""
+    whole = (*at, *[0] * (len(loops) - len(at)))
+    with suppress(ExpressionError):  # reported when the run gets there
+        return all(_has(loops[depth], whole[: depth + 1], given) for depth in range(len(at) - 1, len(loops)))
+    return False
+
+
+def _has(loop: LoopTable, at: Vector, given: Params) -> bool:
+    return loop.times is not None and at[-1] < int(loop.times(given, indices(loop.outer, at[:-1])))
 
 
 def _timed(use: UseTable, chunks: Mapping[str, ChunkInfo]) -> Timed | None:
