@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+import anyio.to_thread
 import msgspec
 import structlog
 import uvicorn
@@ -29,8 +30,9 @@ from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess
 from walkgraph.conductor.fork_server_handle import ForkServerProcess
 from walkgraph.errors import Refused, WalkgraphError
+from walkgraph.placement.hardware import Hardware
 from walkgraph.service.app import create_app
-from walkgraph.service.deployments.judging import resolve
+from walkgraph.service.deployments.judging import resolve, this_machine
 from walkgraph.service.deps import Services
 from walkgraph.service.http import limits, protocols
 from walkgraph.service.http.problems import Unprocessable
@@ -40,6 +42,7 @@ from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, pr
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.wire.processes.common import one_heap
+from walkgraph.wire.processes.host_hardware import ask_hosts
 
 STARTER = "shapes"
 """The graph that the first start deploys."""
@@ -90,6 +93,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
             token=token,
             store=store,
             spawn=partial(DeploymentProcess.start, fork_server),
+            hosts=this_machine if settings.backend == "local" else partial(_cluster, fork_server),
             studio=studio,
             collector=Collector(settings.home / "d"),
         )
@@ -201,6 +205,11 @@ def _supervisor(settings: Settings) -> ForkServerProcess:
     if importlib.util.find_spec("ray") is None:
         raise Refused("`ray` is not installed; run `pip install 'walkgraph[ray]'`, or use the backend `local`")
     return ForkServerProcess(folder, ACTOR_SERVER, ("--address", settings.ray_address))
+
+
+async def _cluster(actor_server: ForkServerProcess) -> Hardware:
+    """The hosts of the cluster, once its actor server runs. Raises HostsUnknown, OSError."""
+    return await anyio.to_thread.run_sync(ask_hosts, await actor_server.running())
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     `home/secrets`."""
     backend: Literal["local", "ray"] = "local"
     """What starts the workers of deployments: `local`, as processes of this service; `ray`, as actors of a Ray cluster,
-    on the service's own node, which needs the extra `ray`."""
+    which needs the extra `ray`."""
     ray_address: str = "auto"
     """Address of a Ray cluster's head, `10.0.0.1:6379`, for `backend` `ray`; `auto` is the one of this machine."""
     plugins: tuple[str, ...] = ()
@@ -352,6 +352,12 @@ def actor_environment() -> dict[str, str]:
     thread, and no GPU."""
     chosen = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     return {name: value for name, value in worker_environment().items() if chosen.get(name) != value}
+
+
+def use_gpus_of_host() -> None:
+    """Have this process, an actor of Ray, see all GPUs: Ray hides them from one that asks for none."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
 def use_interface(name: str) -> None:

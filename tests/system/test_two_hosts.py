@@ -1,7 +1,11 @@
 """Deployments over two hosts, which are network namespaces: the same answers, and what becomes of a cut cable."""
 
+import asyncio
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +51,21 @@ async def test_actors_of_a_cluster_give_the_same_answers(hosts: Sequence[Host]) 
     expected = await alone("synthetic_streams", TASKS)
     with ray_cluster(*hosts) as ray, far_deployment(*hosts, "synthetic_streams", ray) as deployment:
         assert deployment.answers(TASKS) == expected
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed")
+async def test_a_service_deploys_over_two_hosts(hosts: Sequence[Host], tmp_path: Path) -> None:
+    here, there = hosts
+    with ray_cluster(*hosts) as ray:
+        given = str(tmp_path / "home"), "synthetic_streams", there.name, json.dumps(TASKS)
+        command = here.command(sys.executable, "-m", "tests.support.cluster_service", *given)
+        environment = {**ray.environment, "WALKGRAPH_BACKEND": "ray", "WALKGRAPH_RAY_ADDRESS": ray.address}
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+        told, _ = await process.communicate()
+    networks, far, near, refused = json.loads(told)
+    assert len(set(networks)) == len(networks) == 2
+    assert far == near
+    assert "there is no host `nowhere`; have it join the cluster" in refused
 
 
 async def test_a_cut_cable_stops_runs_or_ends_them(hosts: Sequence[Host]) -> None:

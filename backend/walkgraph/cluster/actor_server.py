@@ -1,8 +1,8 @@
 """`python -m walkgraph.cluster.actor_server --listen F --parent P --address A`: has workers started as actors of Ray.
 
-It serves the conductors that connect to the socket `F`, as the fork server does. A deployment's ranks have a placement
-group, with a bundle for each rank on the host that the plan names. Ray ends the actors when this process ends, and this
-process ends those of a conductor when its connection does.
+It serves the conductors that connect to the socket `F`, as the fork server does, and tells the service the cluster's
+hosts. A deployment's ranks have a placement group, with a bundle for each rank on the host that the plan names. Ray
+ends the actors when this process ends, and this process ends those of a conductor when its connection does.
 
 An actor's name is that of its deployment's folder and its rank. Ray has one actor of a name at most, so a rank is not
 started again while its last start may live.
@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from walkgraph.cluster.cluster_hosts import ClusterHosts
 from walkgraph.cluster.rank_actor import RankActor
 from walkgraph.errors import InvalidInput, WalkgraphError
 from walkgraph.placement.tables import RankPlan
@@ -48,6 +49,7 @@ class ActorServer:
         """`ray`: the module, connected to its cluster."""
         self._ray, self._listener = ray, listener
         listener.setblocking(False)
+        self._hosts = ClusterHosts(ray)
         self._conductors: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -55,7 +57,7 @@ class ActorServer:
         while True:
             connection, _ = await loop.sock_accept(self._listener)
             connection.setblocking(False)
-            task = asyncio.create_task(_Conductor(self._ray, connection).serve())
+            task = asyncio.create_task(_Conductor(self._ray, connection, self._hosts).serve())
             self._conductors.add(task)
             task.add_done_callback(self._conductors.discard)
 
@@ -63,8 +65,8 @@ class ActorServer:
 class _Conductor:
     """A connection, and the actors of its ranks."""
 
-    def __init__(self, ray: Any, connection: socket.socket) -> None:
-        self._ray, self._connection = ray, connection
+    def __init__(self, ray: Any, connection: socket.socket, hosts: ClusterHosts) -> None:
+        self._ray, self._connection, self._hosts = ray, connection, hosts
         self._actors: dict[tuple[int, int], Any] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._group: asyncio.Task[Any] | None = None
@@ -79,6 +81,13 @@ class _Conductor:
                         task.add_done_callback(self._starting.discard)
                     case forks.Kill():
                         self._kill(order.rank, order.start)
+                    case forks.AskHosts():
+                        match await self._hosts.told():
+                            case forks.NoHosts() as none:
+                                self._tell(none)
+                            case hosts:
+                                for host in hosts:
+                                    self._tell(host)
         finally:
             await self._close()
 
@@ -168,7 +177,7 @@ class _Conductor:
         if actor is not None:
             self._ray.kill(actor)
 
-    def _tell(self, message: forks.FromForkServer) -> None:
+    def _tell(self, message: forks.FromForkServer | forks.AboutHosts) -> None:
         # A conductor that doesn't read is gone, or will be told so by its service.
         with contextlib.suppress(OSError):
             forks.send(self._connection, message)

@@ -5,7 +5,8 @@ import contextlib
 import os
 import platform
 import socket
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ class Hardware:
     topology: Topology = field(default_factory=Topology)
     others: tuple["Hardware", ...] = ()
     """Further hosts of its cluster."""
+    address: str = ""
+    """Its address in the network of its cluster; empty for a host that can only be planned for, unless it plans."""
 
     def device(self, name: str) -> Device | None:
         return next((d for d in self.devices if d.name == name), None)
@@ -84,19 +87,25 @@ def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
 
 def with_hosts(hardware: Hardware, count: int) -> Hardware:
     """A cluster of so many hosts like this one, `host0`, `host1` ..., of which the first plans."""
-    first, *others = (replace(hardware, host=f"host{i}", others=()) for i in range(count))
+    first, *others = (replace(hardware, host=f"host{i}", others=(), address="") for i in range(count))
     return replace(first, others=tuple(others))
 
 
 def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:
     """The memory that the given running plans leave free. They may hold less now than they have reserved, and other
     processes may hold more."""
-    taken: dict[str, int] = {}
+    taken = Counter[tuple[str, str]]()
     for plan in plans:
         for rank in plan.ranks:
-            taken[rank.device] = taken.get(rank.device, 0) + sum(size for _, size in rank.budget)
-    devices = (replace(d, free=max(0, min(d.free, d.total - taken.get(d.name, 0)))) for d in hardware.devices)
-    return replace(hardware, devices=tuple(devices))
+            taken[rank.host, rank.device] += sum(size for _, size in rank.budget)
+    others = (_left_free(other, other.host, taken) for other in hardware.others)
+    return replace(_left_free(hardware, "", taken), others=tuple(others))
+
+
+def _left_free(one: Hardware, host: str, taken: Mapping[tuple[str, str], int]) -> Hardware:
+    """A host less what is taken. `host`: its name in plans."""
+    devices = (replace(d, free=max(0, min(d.free, d.total - taken.get((host, d.name), 0)))) for d in one.devices)
+    return replace(one, devices=tuple(devices))
 
 
 def _host_memory() -> tuple[int, int]:

@@ -152,10 +152,11 @@ def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) ->
 
 def _host(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
     """Hosts that aren't known, that differ from another group's for the same rank, or that can only be planned for."""
-    names = [one.host for one in hardware.hosts]
-    if group.host not in names:
+    names, found = [one.host for one in hardware.hosts], hardware.at(group.host or "")
+    if found is None:
+        first = "have it join the cluster" if hardware.address else "deploy to a cluster (`WALKGRAPH_BACKEND=ray`)"
         message = (
-            f"there is no host `{group.host}`; use one of {_list(names)}, or plan for assumed ones "
+            f"there is no host `{group.host}`; {first}, use one of {_list(names)}, or plan for assumed ones "
             f"(`walkgraph plan --gpus '2 hosts x 3x141GB'` has `host0` and `host1`)"
         )
         yield Problem("unknown_host", f"{at}/host", message)
@@ -164,8 +165,11 @@ def _host(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> 
         if (other := assignment.placement.host(rank)) != group.host:
             message = f"rank {rank} is on host `{other}` by another group; name that, or take another rank"
             yield Problem("two_hosts", f"{at}/host", message)
-    if group.host != hardware.host:
-        message = f"host `{group.host}` can be planned for, not deployed to; remove `host` to deploy here"
+    if group.host != hardware.host and not found.address:
+        message = (
+            f"host `{group.host}` is assumed: it can be planned for, not deployed to; name a host of a cluster "
+            f"(`WALKGRAPH_BACKEND=ray`), or remove `host` to deploy here"
+        )
         yield _warn("several_hosts", f"{at}/host", message)
 
 

@@ -23,6 +23,7 @@ from walkgraph.service.checkpoints import CheckpointFolders
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
+from walkgraph.service.deployments.judging import FindHosts, this_machine
 from walkgraph.service.deployments.supervisor import Spawn
 from walkgraph.service.deployments.task_graphs import TaskGraphs
 from walkgraph.service.deployments.versions import Around
@@ -59,11 +60,12 @@ def create_app(
     token: str,
     store: Store,
     spawn: Spawn,
+    hosts: FindHosts = this_machine,
     studio: Studio | None = None,
     collector: Collector | None = None,
 ) -> FastAPI:
-    """The control service. `spawn` starts deployment processes; `studio` is mounted at `/studio`."""
-    services = _services(settings, store, spawn, collector)
+    """The control service. `spawn` starts deployment processes, on `hosts`; `studio` is mounted at `/studio`."""
+    services = _services(settings, store, spawn, hosts, collector)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -102,7 +104,9 @@ def _routes() -> list[BaseRoute]:
     return router.routes
 
 
-def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collector | None) -> Services:
+def _services(
+    settings: Settings, store: Store, spawn: Spawn, hosts: FindHosts, collector: Collector | None
+) -> Services:
     """Wires the services: each gets its dependencies in its constructor, none later."""
     hub, shutdown, deployments = Hub(), Shutdown(), Deployments()
     keys, audit = Keyring(store), Audit(store, settings.audit_days)
@@ -123,14 +127,15 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         outward.ended(run)
         deployments.run_ended(run)
 
-    waits = approvals.hold
+    hold = approvals.hold
     around = Around(
-        settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, outward, waits, graphs, address
+        settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, outward, hold, graphs, hosts, address
     )
     trace_sink = TraceSink(store, drafts, settings.kept_traces, spans.offer if spans else None)
     return Services(
         settings=settings,
         store=store,
+        hosts=hosts,
         hub=hub,
         runs=runs,
         approvals=approvals,

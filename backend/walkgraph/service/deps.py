@@ -18,6 +18,7 @@ from walkgraph.service.checkpoints import CheckpointFolders
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
+from walkgraph.service.deployments.judging import FindHosts
 from walkgraph.service.deployments.task_graphs import TaskGraphs
 from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.service.observe.hub import Hub
@@ -37,6 +38,7 @@ from walkgraph.store.session import Store
 class Services:
     settings: Settings
     store: Store
+    hosts: FindHosts
     hub: Hub
     runs: Runs
     approvals: Approvals

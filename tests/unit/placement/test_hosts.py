@@ -11,7 +11,7 @@ import pytest
 from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, planned, sizes
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.document import assume_hosts
-from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.show import render
 from walkgraph.placement.transports import declared_transports
@@ -48,6 +48,32 @@ def test_values_and_states_between_hosts_go_over_a_network() -> None:
     assert {copy.transport for copy in found.copies} == set(APART)
     assert ("several_hosts", "/groups/1/host") in codes(found)
     assert not found.deployable
+
+
+def test_hosts_of_a_cluster_are_deployed_to() -> None:
+    alone = cluster(32 * GIB)
+    joined = replace(alone, address="10.0.0.1", others=(replace(alone.others[0], address="10.0.0.2"),))
+    for hardware_, deployed in ((alone, False), (joined, True), (assume_hosts(joined, "2 hosts"), False)):
+        name = hardware_.others[0].host
+        found = plan(duet(), placement(at(1, "llm", host=name), devices=("cpu", "cpu")), hardware_, CATALOGUE, sizes())
+        assert found.plan is not None
+        assert found.deployable is deployed
+        assert (("several_hosts", "/groups/1/host") in codes(found)) is not deployed
+    for hardware_, said in ((alone, "WALKGRAPH_BACKEND=ray"), (joined, "have it join the cluster")):
+        lost = placement(at(1, "llm", host="lost"), devices=("cpu", "cpu"))
+        problem, *_ = plan(duet(), lost, hardware_, CATALOGUE, sizes()).problems
+        assert problem.code == "unknown_host"
+        assert said in problem.message
+
+
+def test_plans_hold_memory_on_their_own_hosts() -> None:
+    made = spread(at(1, "guide", "llm", host="far0", memory="20GiB"), devices=("cpu", "cpu")).plan
+    assert made is not None
+    left = reserve(cluster(32 * GIB, 1 * GIB), [made])
+    held = [sum(size for _, size in rank.budget) for rank in made.ranks]
+    free = [host.devices[0].free for host in left.hosts]
+    assert held[1]
+    assert free == [max(0, 32 * GIB - one) for one in (*held, 0)]
 
 
 def test_ranks_of_one_host_share_its_memory_wherever_it_is() -> None:

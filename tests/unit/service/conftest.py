@@ -16,6 +16,7 @@ import structlog
 
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.service.app import create_app
+from walkgraph.service.deployments.judging import FindHosts, this_machine
 from walkgraph.service.deps import Services
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
@@ -89,9 +90,9 @@ async def service(settings: Settings) -> AsyncIterator[Running]:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, fleet: FakeFleet) -> AsyncGenerator[Running]:
+async def serving(settings: Settings, fleet: FakeFleet, hosts: FindHosts = this_machine) -> AsyncGenerator[Running]:
     store = Store.open(settings.database)
-    app = create_app(settings, token=TOKEN, store=store, spawn=fleet)
+    app = create_app(settings, token=TOKEN, store=store, spawn=fleet, hosts=hosts)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         headers = {"Authorization": f"Bearer {TOKEN}"}

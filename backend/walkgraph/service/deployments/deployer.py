@@ -39,7 +39,7 @@ class Deployer:
         self._settings, self._store, self._runs, self._hub = around.settings, store, around.runs, around.hub
         self._deployments, self._shutdown, self._graphs = deployments, around.shutdown, around.graphs
         self._folders = Folders(around.settings.home)
-        self._judging = around.judging
+        self._judging, self._hosts = around.judging, around.hosts
         self._switching = Switching(around, self._folders, store, around.shutdown)
         self.scratches = Scratches(
             deployments, self._switching, around.shutdown, around.judging, self._judge, self._keep_scratch, self.delete
@@ -192,7 +192,8 @@ class Deployer:
         return managed
 
     async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
-        given = graph, placement, reserved, self._settings.checkpoint_roots, None, await self._graphs.around(graph)
+        hosts, known = await self._hosts(), await self._graphs.around(graph)
+        given = graph, placement, reserved, self._settings.checkpoint_roots, hosts, known
         judged = await anyio.to_thread.run_sync(judge_anew, *given)
         deployable(judged)
         return judged

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, TypeVarTuple, cast
@@ -38,6 +38,10 @@ _judges: RunVar[anyio.CapacityLimiter] = RunVar("judges")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 
 
+FindHosts = Callable[[], Awaitable[Hardware | None]]
+"""Finds the hosts that can be deployed to. None: this machine alone, as `judge` finds it. Raises HostsUnknown."""
+
+
 @dataclass(frozen=True)
 class Judged:
     graph: Graph | None
@@ -58,6 +62,10 @@ class Judged:
     @property
     def placement_document(self) -> dict[str, Any]:
         return placements.encode(self.placement) if self.placement else {}
+
+
+async def this_machine() -> None:
+    """The `FindHosts` of a service that deploys to no other."""
 
 
 async def off_loop(function: Callable[[*Given], T], *given: *Given) -> T:

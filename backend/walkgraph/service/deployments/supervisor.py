@@ -20,7 +20,7 @@ BACKOFF_LAST = 8.0
 MAX_RESTARTS = 5
 RESTART_WINDOW = 60.0
 _NO_PROCESS = -1
-"""Instead of an exit code: the machine can't start the process now."""
+"""Instead of an exit code: the process can't be started now."""
 
 State = Literal["starting", "failed", "stopped"]
 """States that the supervisor sets; all others come from the conductor."""
@@ -115,7 +115,6 @@ class Supervisor:
             if not self.wanted or ended is None or self._supervised.state == "failed":
                 return
             if ended == _NO_PROCESS:
-                self._supervised.tell("starting", "its process can't be started now, and is tried again")
                 await self._pause(BACKOFF_LAST)
                 continue
             now = time.monotonic()
@@ -141,11 +140,15 @@ class Supervisor:
         try:
             self.process, spec = await supervised.launch(exited.set_result)
         except WalkgraphError as error:
+            if error.retryable:
+                supervised.tell("starting", f"{error}; this is tried again")
+                return _NO_PROCESS
             supervised.tell("failed", str(error))
             return None
         except OSError as error:
             if self._has_run:
                 _log.warning("deployment not started", deployment=supervised.id, reason=error.strerror)
+                supervised.tell("starting", "its process can't be started now, and is tried again")
                 return _NO_PROCESS
             _log.error("deployment not started", deployment=supervised.id, exc_info=error)
             supervised.tell("failed", "its process could not be started; the service's log says why")

@@ -22,7 +22,7 @@ from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
 from walkgraph.service.deployments.asking import Asking, Waits
-from walkgraph.service.deployments.judging import Judged, deployable, judge
+from walkgraph.service.deployments.judging import FindHosts, Judged, deployable, judge
 from walkgraph.service.deployments.supervisor import Process, Spawn, State, Supervisor
 from walkgraph.service.deployments.task_graphs import TaskGraphs
 from walkgraph.service.deployments.version_runs import VersionRuns
@@ -36,6 +36,8 @@ from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import read_fault
+from walkgraph.wire.processes.host_hardware import network_of
+from walkgraph.wire.processes.host_network import HostNetwork
 from walkgraph.wire.questions import Move
 from walkgraph.wire.spec import DeploymentSpec, Limits
 
@@ -64,6 +66,7 @@ class Around:
     outward: OutwardCalls
     waits: Waits
     graphs: TaskGraphs
+    hosts: FindHosts
     telemetry_address: str | None = None
     judging: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from reading the reserved memory until the new plan is reserved: otherwise two plans could count on the same
@@ -211,17 +214,19 @@ class Version:
 
     async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
         """Starts its process. Raises WalkgraphError if it can no longer be deployed."""
-        around = self._around
+        around, hardware = self._around, None
         if self.plan is None:
             # After a restart of the service, the package or the machine may have changed.
             documents, roots = self.documents, around.settings.checkpoint_roots
             known = await around.graphs.around(documents.graph)
             async with around.judging:
-                given = documents.graph, documents.placement, around.reserved(), roots, None, known
+                hardware = await around.hosts()
+                given = documents.graph, documents.placement, around.reserved(), roots, hardware, known
                 judged = await anyio.to_thread.run_sync(judge, *given)
                 self.plan = deployable(judged)
                 self.graph = judged.graph
-        spec = self._spec(self.plan)
+        hardware = hardware or await around.hosts()
+        spec = self._spec(self.plan, None if hardware is None else network_of(self.plan, hardware))
         return await around.spawn(self.directory, spec, self._take, exited), spec
 
     def started(self, spec: DeploymentSpec) -> None:
@@ -246,7 +251,7 @@ class Version:
             raise self.not_serving()
         return self.process
 
-    def _spec(self, plan: Plan) -> DeploymentSpec:
+    def _spec(self, plan: Plan, network: HostNetwork | None) -> DeploymentSpec:
         settings, scratch = self._around.settings, self._scratch
         return DeploymentSpec(
             name=self.id,
@@ -260,6 +265,7 @@ class Version:
             numa_binding=settings.numa_binding,
             changing=scratch,
             shared_pages=settings.shared_pages == "deployment",
+            network=network,
             fault=None if settings.fault is None else read_fault(settings.fault),
             limits=Limits(
                 queue=settings.queue_limit,

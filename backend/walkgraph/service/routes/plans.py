@@ -27,8 +27,9 @@ async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Pl
     graph = await resolve(services.store, "graph", request.graph)
     placement = await resolve(services.store, "placement", request.placement)
     roots = services.settings.checkpoint_roots
-    host, running = None, services.deployments.plans()
-    if request.hardware is not None:
+    if request.hardware is None:
+        host, running = await services.hosts(), services.deployments.plans()
+    else:
         host, running = _assumed(await off_loop(find_hardware), request.hardware), []
     known = await services.task_graphs.around(graph.value)
     judged = await off_loop(judge, graph.value, placement.value, running, roots, host, known)

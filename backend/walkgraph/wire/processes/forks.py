@@ -5,6 +5,8 @@ They travel over a SEQPACKET socket, one message a packet, with files beside it:
 
 conductor -> server    Fork, with the files LIFELINE, OUTPUT; Kill
 server -> conductor    Forked, with the file PIDFD where it is a process of this host; Exited
+service -> actor server    AskHosts
+actor server -> service    HostTold for each host; or NoHosts
 """
 
 import array
@@ -59,14 +61,35 @@ class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=Tr
     """Exit status; negative for a signal."""
 
 
-ToForkServer = Fork | Kill
+class AskHosts(msgspec.Struct, frozen=True, tag="ask_hosts", forbid_unknown_fields=True):
+    """Tell the hosts of the cluster, the service's own first."""
+
+
+class HostTold(msgspec.Struct, frozen=True, tag="host_told", forbid_unknown_fields=True):
+    name: str
+    """Its node's in the cluster."""
+    address: str
+    hardware: bytes
+    """As `host_hardware` encodes it."""
+    left: int
+    """Hosts that are still to be told."""
+
+
+class NoHosts(msgspec.Struct, frozen=True, tag="no_hosts", forbid_unknown_fields=True):
+    reason: str
+    """A sentence that says what to do."""
+
+
+ToForkServer = Fork | Kill | AskHosts
 FromForkServer = Forked | Exited
+AboutHosts = HostTold | NoHosts
 _encode = msgspec.msgpack.encode
 _to_server: msgspec.msgpack.Decoder[ToForkServer] = msgspec.msgpack.Decoder(ToForkServer)
 _from_server: msgspec.msgpack.Decoder[FromForkServer] = msgspec.msgpack.Decoder(FromForkServer)
+_about_hosts: msgspec.msgpack.Decoder[AboutHosts] = msgspec.msgpack.Decoder(AboutHosts)
 
 
-def send(to: socket.socket, message: ToForkServer | FromForkServer, *files: int) -> None:
+def send(to: socket.socket, message: ToForkServer | FromForkServer | AboutHosts, *files: int) -> None:
     """Raises OSError, BlockingIOError among them."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
     to.sendmsg([_encode(message)], rights)
@@ -82,6 +105,12 @@ def receive_answer(of: socket.socket) -> tuple[FromForkServer, list[int]] | None
     """The next message and its files, or None at the end. Raises OSError, BlockingIOError among them."""
     packet, files = _receive(of)
     return (_from_server.decode(packet), files) if packet else None
+
+
+def receive_host(of: socket.socket) -> AboutHosts | None:
+    """The next answer to `AskHosts`, or None at the end. Raises OSError, or msgspec.DecodeError."""
+    packet, _ = _receive(of)
+    return _about_hosts.decode(packet) if packet else None
 
 
 def _receive(of: socket.socket) -> tuple[bytes, list[int]]:

@@ -1,0 +1,54 @@
+"""The hosts of a Ray cluster, each with an actor that reads its hardware: it is started when it is first asked, and
+again when it is lost."""
+
+import asyncio
+import importlib
+import logging
+from typing import Any
+
+from walkgraph.cluster.host_actor import HostActor
+from walkgraph.wire.processes import forks
+
+HOST_SECONDS = 20.0
+"""Time that a host has to start its actor and read its hardware."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterHosts:
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._actors: dict[str, Any] = {}
+        """Actors by the ids of their nodes."""
+
+    async def told(self) -> list[forks.HostTold] | forks.NoHosts:
+        """The hosts that answer, this one first."""
+        here = self._ray.get_runtime_context().get_node_id()
+        nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        for lost in self._actors.keys() - nodes.keys():
+            del self._actors[lost]
+        order = sorted(nodes, key=lambda node: (node != here, nodes[node]["NodeName"]))
+        asked = await asyncio.gather(*(self._hardware(node) for node in order))
+        answers = [(nodes[node], found) for node, found in zip(order, asked, strict=True) if found is not None]
+        if not answers or answers[0][0]["NodeID"] != here:
+            return forks.NoHosts("the service's own node in the Ray cluster doesn't answer; see `ray status` there")
+        return [
+            forks.HostTold(node["NodeName"], node["NodeManagerAddress"], found, len(answers) - place)
+            for place, (node, found) in enumerate(answers, start=1)
+        ]
+
+    async def _hardware(self, node: str) -> bytes | None:
+        """None if the host doesn't answer."""
+        if node not in self._actors:
+            scheduling = importlib.import_module("ray.util.scheduling_strategies")
+            there = scheduling.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+            self._actors[node] = (
+                self._ray.remote(HostActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
+            )
+        try:
+            async with asyncio.timeout(HOST_SECONDS):
+                return await self._actors[node].hardware.remote()
+        except (TimeoutError, self._ray.exceptions.RayError) as error:
+            _log.warning("host %s doesn't tell its hardware: %s", node, error)
+            self._ray.kill(self._actors.pop(node))
+            return None

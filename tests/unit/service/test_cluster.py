@@ -1,0 +1,96 @@
+"""Deployments of a service that has other hosts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.service.conftest import serving
+from tests.unit.service.fakes import FakeFleet
+from walkgraph.placement.hardware import Hardware, find_hardware
+from walkgraph.service.deployments import supervisor
+from walkgraph.settings import Settings
+from walkgraph.wire.processes.host_hardware import HostsUnknown
+
+FAR: dict[str, Any] = {
+    "format": "walkgraph/placement@1",
+    "name": "far",
+    "graph": "shapes",
+    "groups": [{"nodes": ["*"], "ranks": [0], "memory": "512MiB", "host": "far"}],
+    "ranks": [{"rank": 0, "device": "cpu"}],
+}
+BODY = {"graph": "shapes", "placement": FAR}
+
+
+class Cluster:
+    """Hosts as the service finds them, or the reason why it doesn't."""
+
+    def __init__(self, *others: str) -> None:
+        found = find_hardware()
+        far = [replace(found, host=name, address="10.0.0.2") for name in others]
+        self.hardware = replace(found, host="near", address="10.0.0.1", others=tuple(far))
+        self.unknown = 0
+        """How often it can't be asked from now on."""
+
+    async def __call__(self) -> Hardware:
+        if self.unknown:
+            self.unknown -= 1
+            raise HostsUnknown("the cluster is away; start its head")
+        return self.hardware
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "BACKOFF_LAST", 0.004)
+
+
+async def test_a_plan_over_hosts_gets_their_network(settings: Settings) -> None:
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+        assert (await service.http.post("/api/v1/plans", json=BODY)).json()["deployable"]
+        await service.deploy()
+        answer = await service.http.post("/api/v1/deployments", json={**BODY, "name": "spread"})
+        assert answer.status_code == 202, answer.text
+        await service.settled("spread")
+        alone, spread = (deployment.spec for deployment in service.fleet.started)
+        assert alone.network is None
+        assert spread.network is not None
+        assert spread.network.addresses == {"": "10.0.0.1", "far": "10.0.0.2"}
+        assert [rank.host for rank in spread.plan.ranks] == ["far"]
+
+
+async def test_a_host_that_is_not_in_the_cluster_is_refused(settings: Settings) -> None:
+    async with serving(settings, FakeFleet(), Cluster("other")) as service:
+        answer = await service.http.post("/api/v1/deployments", json=BODY)
+        assert answer.status_code == 422
+        assert [error["code"] for error in answer.json()["errors"]] == ["unknown_host"]
+        assert not service.fleet.started
+
+
+async def test_a_cluster_that_is_away_is_told_and_can_be_asked_again(settings: Settings) -> None:
+    cluster = Cluster("far")
+    async with serving(settings, FakeFleet(), cluster) as service:
+        for path in ("plans", "deployments"):
+            cluster.unknown = 1
+            answer = await service.http.post(f"/api/v1/{path}", json=BODY)
+            assert answer.status_code == 503
+            assert answer.json()["detail"] == "the cluster is away; start its head"
+            assert answer.json()["retryable"]
+        assert not service.fleet.started
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_stored_deployments_wait_for_the_cluster(settings: Settings) -> None:
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+        assert (await service.http.post("/api/v1/deployments", json={**BODY, "name": "far"})).status_code == 202
+        await service.settled("far")
+    cluster = Cluster("far")
+    cluster.unknown = 3
+    async with serving(settings, FakeFleet(), cluster) as service:
+        managed, reasons = service.services.deployments.get("far"), set[str | None]()
+        while managed.state == "starting":
+            await managed.changed.wait()
+            reasons.add(managed.serving.status.reason)
+        assert managed.state == "ready"
+        assert "the cluster is away; start its head; this is tried again" in reasons
