@@ -16,6 +16,7 @@ from tests.support.deployment import Deployment, deployed, graph_named, is_gone,
 from tests.support.fork_server import SharedForkServer, actor_server, shared_forks
 from tests.support.serving import service
 from tests.support.yardstick import patience
+from walkgraph.client import ClientError
 from walkgraph.conductor.events import Died, Spawned
 from walkgraph.conductor.processes import ForkLink, Processes
 from walkgraph.graph import codec
@@ -167,4 +168,13 @@ def test_a_service_deploys_to_a_cluster(tmp_path: Path, monkeypatch: pytest.Monk
             assert all("walkgraph.worker.child" in command for command in commands)
             assert client.run("loops", "ferry", {"params": FERRY})
         assert all(gone(pid) for pid in pids)
+        assert found.down() == 0
+
+
+@RAY
+def test_a_cluster_that_does_not_answer_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with service(tmp_path / "home", studio="false", backend="ray", ray_address="127.0.0.1:1") as found:
+        found.up("--no-deploy")
+        with found.client() as client, pytest.raises(ClientError, match="start it, or correct WALKGRAPH_RAY_ADDRESS"):
+            client.deploy(codec.dump(graph_named("synthetic_loops")), None, "loops")
         assert found.down() == 0

@@ -28,8 +28,9 @@ from typing import Any
 import msgspec
 
 from walkgraph.cluster.cluster_hosts import ClusterHosts
+from walkgraph.cluster.joining import Joining
 from walkgraph.cluster.rank_actor import RankActor
-from walkgraph.errors import InvalidInput, WalkgraphError
+from walkgraph.errors import InvalidInput, Refused, WalkgraphError
 from walkgraph.placement.tables import RankPlan
 from walkgraph.wire.processes import forks
 from walkgraph.wire.processes.common import die_with
@@ -37,7 +38,7 @@ from walkgraph.wire.spec import DeploymentSpec, read_spec
 
 _log = logging.getLogger(__name__)
 
-NAMESPACE = "walkgraph"
+NO_ROOM = "the Ray cluster has no room for the deployment; see `ray status`, and free its GPUs or add nodes"
 ROOM_SECONDS = 60.0
 """Seconds that a placement group waits for room in the cluster."""
 _PIN = 0.001
@@ -45,11 +46,10 @@ _PIN = 0.001
 
 
 class ActorServer:
-    def __init__(self, ray: Any, listener: socket.socket) -> None:
-        """`ray`: the module, connected to its cluster."""
-        self._ray, self._listener = ray, listener
+    def __init__(self, joining: Joining, listener: socket.socket) -> None:
+        self._joining, self._listener = joining, listener
         listener.setblocking(False)
-        self._hosts = ClusterHosts(ray)
+        self._hosts = ClusterHosts()
         self._conductors: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -57,7 +57,7 @@ class ActorServer:
         while True:
             connection, _ = await loop.sock_accept(self._listener)
             connection.setblocking(False)
-            task = asyncio.create_task(_Conductor(self._ray, connection, self._hosts).serve())
+            task = asyncio.create_task(_Conductor(self._joining, connection, self._hosts).serve())
             self._conductors.add(task)
             task.add_done_callback(self._conductors.discard)
 
@@ -65,8 +65,10 @@ class ActorServer:
 class _Conductor:
     """A connection, and the actors of its ranks."""
 
-    def __init__(self, ray: Any, connection: socket.socket, hosts: ClusterHosts) -> None:
-        self._ray, self._connection, self._hosts = ray, connection, hosts
+    def __init__(self, joining: Joining, connection: socket.socket, hosts: ClusterHosts) -> None:
+        self._joining, self._connection, self._hosts = joining, connection, hosts
+        self._ray: Any = None
+        """None until the cluster is joined."""
         self._actors: dict[tuple[int, int], Any] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._group: asyncio.Task[Any] | None = None
@@ -74,6 +76,11 @@ class _Conductor:
     async def serve(self) -> None:
         try:
             while (order := await self._order()) is not None:
+                try:
+                    self._ray = self._joining.joined()
+                except Refused as error:
+                    self._refuse(order, str(error))
+                    continue
                 match order:
                     case forks.Fork():
                         task = asyncio.create_task(self._run(order))
@@ -82,7 +89,7 @@ class _Conductor:
                     case forks.Kill():
                         self._kill(order.rank, order.start)
                     case forks.AskHosts():
-                        match await self._hosts.told():
+                        match await self._hosts.told(self._ray):
                             case forks.NoHosts() as none:
                                 self._tell(none)
                             case hosts:
@@ -127,7 +134,8 @@ class _Conductor:
         except (WalkgraphError, OSError, ValueError, self._ray.exceptions.RayError) as error:
             _log.warning("rank %d is not started: %s", fork.rank, error)
             self._kill(*key)
-            self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH))
+            reason = str(error) if isinstance(error, WalkgraphError) else ""
+            self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH, reason))
             return
         code = -signal.SIGKILL
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -160,17 +168,29 @@ class _Conductor:
         )
 
     async def _reserved(self, spec: DeploymentSpec) -> Any:
-        """The placement group of a deployment, once it has room. Raises InvalidInput, TimeoutError."""
+        """The placement group of a deployment, once it has room. Raises InvalidInput."""
         groups = importlib.import_module("ray.util.placement_group")
         here = self._ray.get_runtime_context().get_node_id()
         made = groups.placement_group(bundles(spec.plan.ranks, self._ray.nodes(), here), strategy="PACK")
         try:
             async with asyncio.timeout(ROOM_SECONDS):
                 await made.ready()
-        except (TimeoutError, asyncio.CancelledError):
+        except TimeoutError:
+            groups.remove_placement_group(made)
+            raise Refused(NO_ROOM) from None
+        except asyncio.CancelledError:
             groups.remove_placement_group(made)
             raise
         return made
+
+    def _refuse(self, order: forks.ToForkServer, reason: str) -> None:
+        match order:
+            case forks.Fork():
+                self._tell(forks.Forked(order.rank, order.start, 0, errno.EHOSTUNREACH, reason))
+            case forks.AskHosts():
+                self._tell(forks.NoHosts(reason))
+            case forks.Kill():
+                pass  # it has started nothing
 
     def _kill(self, rank: int, start: int) -> None:
         actor = self._actors.pop((rank, start), None)
@@ -219,9 +239,7 @@ def main() -> None:
     given = arguments.parse_args()
     die_with(given.parent)
     signal.signal(signal.SIGTERM, _leave)
-    ray = importlib.import_module("ray")
-    ray.init(address=given.address, namespace=NAMESPACE, log_to_driver=False, logging_level="WARNING")
-    asyncio.run(ActorServer(ray, socket.socket(fileno=given.listen)).serve())
+    asyncio.run(ActorServer(Joining(given.address), socket.socket(fileno=given.listen)).serve())
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -16,19 +16,18 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterHosts:
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    def __init__(self) -> None:
         self._actors: dict[str, Any] = {}
         """Actors by the ids of their nodes."""
 
-    async def told(self) -> list[forks.HostTold] | forks.NoHosts:
-        """The hosts that answer, this one first."""
-        here = self._ray.get_runtime_context().get_node_id()
-        nodes = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+    async def told(self, ray: Any) -> list[forks.HostTold] | forks.NoHosts:
+        """The hosts that answer, this one first. `ray`: the module, connected to its cluster."""
+        here = ray.get_runtime_context().get_node_id()
+        nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
         for lost in self._actors.keys() - nodes.keys():
             del self._actors[lost]
         order = sorted(nodes, key=lambda node: (node != here, nodes[node]["NodeName"]))
-        asked = await asyncio.gather(*(self._hardware(node) for node in order))
+        asked = await asyncio.gather(*(self._hardware(ray, node) for node in order))
         answers = [(nodes[node], found) for node, found in zip(order, asked, strict=True) if found is not None]
         if not answers or answers[0][0]["NodeID"] != here:
             return forks.NoHosts("the service's own node in the Ray cluster doesn't answer; see `ray status` there")
@@ -37,18 +36,18 @@ class ClusterHosts:
             for place, (node, found) in enumerate(answers, start=1)
         ]
 
-    async def _hardware(self, node: str) -> bytes | None:
+    async def _hardware(self, ray: Any, node: str) -> bytes | None:
         """None if the host doesn't answer."""
         if node not in self._actors:
             scheduling = importlib.import_module("ray.util.scheduling_strategies")
             there = scheduling.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
             self._actors[node] = (
-                self._ray.remote(HostActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
+                ray.remote(HostActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
             )
         try:
             async with asyncio.timeout(HOST_SECONDS):
                 return await self._actors[node].hardware.remote()
-        except (TimeoutError, self._ray.exceptions.RayError) as error:
+        except (TimeoutError, ray.exceptions.RayError) as error:
             _log.warning("host %s doesn't tell its hardware: %s", node, error)
-            self._ray.kill(self._actors.pop(node))
+            ray.kill(self._actors.pop(node))
             return None

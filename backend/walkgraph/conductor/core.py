@@ -202,7 +202,7 @@ class Conductor:
         return [*self.ranks.heard(event.rank, emit, now), *self.runs.outputs.emit(emit, now)]
 
     def _died(self, event: Died, now: float) -> list[Command]:
-        killed = self.ranks.died(event.rank, event.start, event.code, now)
+        killed = self.ranks.died(event, now)
         if killed is None:
             return []
         commands = [*killed, *self.runs.rank_lost(event.rank, now)]

@@ -29,6 +29,8 @@ class Died(Struct, frozen=True):
     start: int
     code: int | None
     """Exit status; negative for a signal. None if nobody knows it."""
+    reason: str = ""
+    """Why it could not be started, where what starts workers says so."""
 
 
 class Tick(Struct, frozen=True):

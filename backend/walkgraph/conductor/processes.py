@@ -194,9 +194,9 @@ class Processes:
             case forks.Exited(code=code):
                 if expected:
                     self._bury(rank, code)
-            case forks.Forked(pid=0, error=error):
+            case forks.Forked(pid=0, error=error, reason=reason):
                 if expected:
-                    self._bury(rank, error)
+                    self._bury(rank, error, reason)
             case forks.Forked(pid=pid) if worker is not None and expected:
                 worker.there, worker.pidfd = True, pidfd
                 self._events.append(Spawned(rank, message.start, pid))
@@ -211,7 +211,7 @@ class Processes:
         else:
             _kill(pidfd)
 
-    def _bury(self, rank: Rank, code: int | None) -> None:
+    def _bury(self, rank: Rank, code: int | None, reason: str = "") -> None:
         worker = self.alive.pop(rank, None)
         if worker is None:
             return
@@ -219,7 +219,7 @@ class Processes:
             os.close(worker.pidfd)
         for name in "rank", "shard":
             (self._directory / f"{name}{rank}.{worker.start}").unlink(missing_ok=True)
-        self._events.append(Died(rank, worker.start, code))
+        self._events.append(Died(rank, worker.start, code, reason))
 
 
 def _kill(pidfd: int) -> None:

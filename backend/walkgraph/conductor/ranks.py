@@ -9,7 +9,7 @@ ready ranks are connected with each other.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from walkgraph.conductor.events import Command, Spawn, ToRank
+from walkgraph.conductor.events import Command, Died, Spawn, ToRank
 from walkgraph.conductor.watchdog import CONNECT, STARTING, RankRecord, Watchdog
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
@@ -159,12 +159,12 @@ class Ranks:
                 pass
         return []
 
-    def died(self, rank: Rank, start: int, code: int | None, now: float) -> list[Command] | None:
+    def died(self, event: Died, now: float) -> list[Command] | None:
         """Handles a worker's exit. Returns None if the start had ended already."""
-        worker = self._workers[rank]
-        if worker.start != start or worker.pid is None:
+        worker = self._workers[event.rank]
+        if worker.start != event.start or worker.pid is None:
             return None
-        worker.reason = worker.fault or f"the worker of rank {rank} {_end(code)}"
+        worker.reason = worker.fault or event.reason or f"the worker of rank {event.rank} {_end(event.code)}"
         worker.pid, worker.peer, worker.asked = None, None, None
         worker.state, worker.phase, worker.fraction = "lost", "", 0.0
         worker.loaded, worker.connected = None, {}

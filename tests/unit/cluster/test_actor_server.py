@@ -1,15 +1,22 @@
-"""What a deployment reserves in a Ray cluster."""
+"""What a deployment reserves in a Ray cluster, and what is answered while there is none."""
 
+import asyncio
+import contextlib
+import errno
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from tests.support.deployment import plan_named
-from walkgraph.cluster.actor_server import bundles
-from walkgraph.errors import InvalidInput
+from walkgraph.cluster.actor_server import ActorServer, bundles
+from walkgraph.cluster.joining import Joining
+from walkgraph.errors import InvalidInput, Refused
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import RankPlan
+from walkgraph.wire.processes import forks
 
 
 def node(name: str, address: str, alive: bool = True) -> dict[str, Any]:
@@ -39,3 +46,30 @@ def test_ranks_of_one_gpu_share_it() -> None:
 def test_a_host_that_is_not_there_says_what_to_do(host: str) -> None:
     with pytest.raises(InvalidInput, match=f"no host `{host}` now; start it"):
         bundles(ranks(("", "cpu"), (host, "cpu")), NODES, HERE)
+
+
+async def test_without_a_cluster_each_question_is_answered_with_the_reason(tmp_path: Path) -> None:
+    def join(address: str) -> Any:
+        raise Refused(f"start the head at {address}")
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        serving = asyncio.create_task(ActorServer(Joining("here", join), listener).serve())
+        answers = await asyncio.to_thread(asked, tmp_path / "s")
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+    reason = "start the head at here"
+    assert answers == [forks.NoHosts(reason), (forks.Forked(3, 1, 0, errno.EHOSTUNREACH, reason), [])]
+
+
+def asked(server: Path) -> list[Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(60)
+        connection.connect(str(server))
+        forks.send(connection, forks.AskHosts())
+        hosts = forks.receive_host(connection)
+        forks.send(connection, forks.Kill(3, 1))
+        forks.send(connection, forks.Fork("d", 3, 1))
+        return [hosts, forks.receive_answer(connection)]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.conductor_world import World
 from tests.unit.conductor.test_core import ONE_GRAPH, ONE_PLAN, released, starts, world
-from walkgraph.conductor.events import FromRank
+from walkgraph.conductor.events import Died, FromRank
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
@@ -100,6 +100,16 @@ def test_a_load_that_can_only_fail_again_is_not_tried_again() -> None:
     w.handle(FromRank(Rank(0), worker.start, m.LoadFailed(rank=Rank(0), error=fault("refused"))))
     w.kill(Rank(0))
     assert w.state == "failed"
+
+
+def test_one_that_can_not_be_started_is_tried_again_and_the_reason_told() -> None:
+    w = World(ONE_GRAPH, ONE_PLAN, Limits(), 0)
+    w.handle(Died(Rank(0), w.workers.pop(Rank(0)).start, 113, "start the head"))
+    assert (w.state, w.statuses[-1].reason) == ("starting", "start the head")
+    w.pass_time(0.6)
+    assert Rank(0) in w.workers
+    w.handle(Died(Rank(0), w.workers.pop(Rank(0)).start, 113))
+    assert w.statuses[-1].reason == "the worker of rank 0 ended with status 113"
 
 
 def test_a_worker_that_ends_itself_is_started_anew_and_its_reason_told() -> None:

@@ -80,3 +80,11 @@ def test_one_that_can_not_be_started_has_died(tmp_path: Path) -> None:
     processes.spawn(RANK, 1)
     server.telling.append(forks.Forked(RANK, 1, 0, 113))
     assert list(processes.events()) == [Died(RANK, 1, 113)]
+
+
+def test_the_reason_why_it_can_not_be_started_is_passed_on(tmp_path: Path) -> None:
+    server = FarForks()
+    processes = Processes(tmp_path, server)
+    processes.spawn(RANK, 1)
+    server.telling.append(forks.Forked(RANK, 1, 0, 113, "start the head"))
+    assert list(processes.events()) == [Died(RANK, 1, 113, "start the head")]

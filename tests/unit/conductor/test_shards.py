@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tests.support.deployment import plan_named
-from walkgraph.conductor.events import Command, Kill, Spawn, ToRank
+from walkgraph.conductor.events import Command, Died, Kill, Spawn, ToRank
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
@@ -48,7 +48,7 @@ class Group:
 
     def die(self, rank: Rank) -> list[Rank]:
         """The ranks that are killed because of it."""
-        commands = self.ranks.died(rank, self.starts[rank], -9, 1.0)
+        commands = self.ranks.died(Died(rank, self.starts[rank], -9), 1.0)
         assert commands is not None
         return [command.rank for command in commands if isinstance(command, Kill)]
 
@@ -87,7 +87,7 @@ def test_a_shard_takes_the_others_with_it() -> None:
     for lost, other in ((ZERO, TWO), (TWO, ZERO)):
         group = loaded()
         assert group.die(lost) == [other]
-        assert group.ranks.died(lost, group.starts[lost], -9, 1.0) is None, "once"
+        assert group.ranks.died(Died(lost, group.starts[lost], -9), 1.0) is None, "once"
         assert not group.die(other)
         assert {rank for rank in (ZERO, ONE, TWO) if group.ranks.loaded(rank)} == {ONE}
 

@@ -33,7 +33,7 @@ from tests.support.worker_loop import (
     turned,
     until,
 )
-from walkgraph.conductor.events import Spawn, ToRank
+from walkgraph.conductor.events import Died, Spawn, ToRank
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
@@ -311,7 +311,7 @@ class Deployment:
         worker = self.workers.pop(rank)
         self.waiting.pop(rank)
         worker.close()
-        assert self.ranks.died(rank, worker.peer.start, -9, self.now) is not None
+        assert self.ranks.died(Died(rank, worker.peer.start, -9), self.now) is not None
         self.now += 10
         self.perform(self.ranks.tick(self.now))
 

@@ -52,6 +52,8 @@ class Forked(msgspec.Struct, frozen=True, tag="forked", forbid_unknown_fields=Tr
     """0 if it could not be started."""
     error: int = 0
     """The number of the system's error then."""
+    reason: str = ""
+    """A sentence that says what to do then; empty if there is none."""
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=True):
