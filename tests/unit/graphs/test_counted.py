@@ -30,14 +30,14 @@ def end(local: LocalDeployment, run: str) -> tuple[int, int, list[tuple[str, str
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("resident", [True, False])
 def test_an_answer_that_its_count_ends_is_told_as_such(placement: str, resident: bool) -> None:
-    local = deployment(placement, resident)
-    local.submit("counted", "image_to_text", {"max_tokens": 5}, {"image": [picture()]})
+    local, shown = deployment(placement, resident), picture((64, 48))  # which no other test shows to it
+    local.submit("counted", "image_to_text", {"max_tokens": 5}, {"image": [shown]})
     local.run()
     read, found, loops = end(local, "counted")
     assert loops == [("decode", "tokens", 5, "bound")]
     assert read > 0
     assert found == 0
-    local.submit("again", "image_to_text", {"max_tokens": 2}, {"image": [picture(), picture()]})
+    local.submit("again", "image_to_text", {"max_tokens": 2}, {"image": [shown, shown]})
     local.run()
     assert end(local, "again")[0] == 2 * read
 
