@@ -16,7 +16,7 @@ from torch import Tensor
 from walkgraph.abi.operator import Capture
 from walkgraph.architectures.prompts.captured_prompts import padded
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
-from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
+from walkgraph.models.qwen3_omni.hearing.model import CHUNKS, AudioEncoder
 
 SIZES = (48, 64, 128, 256, 512, 1024)
 """Rows of a graph."""
@@ -26,7 +26,7 @@ REPLAYS = 8
 """The most replays for a batch; more rows than they serve keep a GPU busy with plain launches."""
 
 
-FEW = (1, 2, 4, 8)
+FEW = tuple(size for size in CHUNKS if size <= 8)
 """Chunks of a graph of convolutions."""
 
 

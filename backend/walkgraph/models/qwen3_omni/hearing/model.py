@@ -28,7 +28,7 @@ from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
 
-CHUNKS = (1, 2, 4, 8, 16, 32, 64)
+CHUNKS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 """Numbers of chunks that are convolved at once: for every other shape, the library would first choose an algorithm,
 which takes 9 ms on an H200. Each chunk takes 6 MB in float32."""
 _PERIOD = 10_000.0
