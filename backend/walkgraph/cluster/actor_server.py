@@ -216,15 +216,20 @@ class _Conductor:
 
 def bundles(ranks: tuple[RankPlan, ...], nodes: list[Mapping[str, Any]], here: str) -> list[dict[str, float]]:
     """The resources of each rank: its place on the node that is its host, and its share of a GPU. `here`: the node that
-    plans. Raises InvalidInput for a host that the cluster doesn't have."""
-    alive = [node for node in nodes if node["Alive"]]
-    names = {"" if node["NodeID"] == here else node["NodeName"]: node for node in alive}
+    plans. Raises InvalidInput for a host that the cluster doesn't have, or has twice."""
+    names: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        if node["Alive"]:
+            names.setdefault("" if node["NodeID"] == here else node["NodeName"], []).append(node)
     sharing = Counter((rank.host, rank.device) for rank in ranks)
     found: list[dict[str, float]] = []
     for rank in ranks:
         if rank.host not in names:
             raise InvalidInput(f"the cluster has no host `{rank.host}` now; start it, or name another")
-        bundle = {f"node:{names[rank.host]['NodeManagerAddress']}": _PIN}
+        node, *others = names[rank.host]
+        if others:
+            raise InvalidInput(f"several hosts are called `{rank.host}`; name each its own by `ray start --node-name`")
+        bundle = {f"node:{node['NodeManagerAddress']}": _PIN}
         if rank.device != "cpu":
             bundle["GPU"] = 1 / sharing[rank.host, rank.device]
         found.append(bundle)

@@ -48,6 +48,13 @@ def test_a_host_that_is_not_there_says_what_to_do(host: str) -> None:
         bundles(ranks(("", "cpu"), (host, "cpu")), NODES, HERE)
 
 
+def test_hosts_of_one_name_are_not_taken_for_each_other() -> None:
+    twice = [*NODES, {**node("far", "10.0.0.4"), "NodeID": "another"}]
+    assert len(bundles(ranks(("", "cpu")), twice, HERE)) == 1
+    with pytest.raises(InvalidInput, match=r"several hosts are called `far`; .* --node-name"):
+        bundles(ranks(("", "cpu"), ("far", "cpu")), twice, HERE)
+
+
 async def test_without_a_cluster_each_question_is_answered_with_the_reason(tmp_path: Path) -> None:
     def join(address: str) -> Any:
         raise Refused(f"start the head at {address}")
