@@ -36,6 +36,7 @@ from walkgraph.layers.kernels import (
     modulated_rows,
     narrow_attention,
     norm,
+    packed_attention,
     paged_blocks,
     pixels,
     poses,
@@ -44,6 +45,7 @@ from walkgraph.layers.kernels import (
     sampling_totals,
     shared_gate,
     snake,
+    speech,
     step_attention,
     window_attention,
 )
@@ -231,6 +233,22 @@ def _pixels() -> None:
     pixels.softmax(_floats(64, 4096), 0.06, torch.bfloat16)
 
 
+def _packed_attention() -> None:
+    q, k, v = _bf16(64, 3 * 20 * 64).unflatten(1, (3, 20, 64)).unbind(1)
+    packed_attention.packed_attention(q, k, v, _ints(9), 104)
+
+
+def _speech() -> None:
+    """A talker's frames, and a vocoder's."""
+    codes, table, frame = _ints(4, dtype=torch.int64), _bf16(15 * 2048, 1024), _bf16(4, 1024)
+    heard, at = _floats(9, 4), _ints(4)
+    speech.spoken_rows(codes, frame, heard, at, table, 1, 2)
+    speech.bar_codes(_bf16(4, 3072), 2048, 2150, codes, codes)
+    speech.verdicts(codes, heard, at, codes, codes, 2150, 64)
+    speech.whole_frames(_ints(4, 16, dtype=torch.int64), frame, table)
+    speech.frame_rows(_ints(4, 25, 16, dtype=torch.int64), _bf16(16 * 2048, 1024))
+
+
 def _snakes() -> None:
     x, alpha = _bf16(4, 512, 4096), _bf16(512)
     snake.snake(x, alpha, x, alpha, _bf16(4, 4096), keep=True)
@@ -318,7 +336,9 @@ CASES: Mapping[str, Case] = {
     "pictures": Case(lambda: _picture(torch.bfloat16)),
     "exact pictures": Case(lambda: _picture(torch.float32)),
     "pixels": Case(_pixels),
+    "packed blocks": Case(_packed_attention),
     "snakes": Case(_snakes),
+    "speech": Case(_speech),
     "depthwise": Case(_depthwise),
     "end of a flow": Case(_flow_end),
     "poses": Case(_poses),
