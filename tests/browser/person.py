@@ -183,23 +183,36 @@ class Person:
         mouse.up()
 
     def carry(self, what: Locator, onto: Locator) -> None:
-        """As `drag`, with eyes on where it is to go: that moves when a new plan has come."""
-        mouse = self.page.mouse
+        """As `drag` on the board of ranks, with eyes on it, as a new plan moves what is there: what slipped away is
+        taken again, and is dropped once the page shows where it goes."""
+        while not self.taken(what):
+            self.page.mouse.up()
+        self.page.mouse.move(*self.middle(onto), steps=8)
+        while "target" not in (onto.get_attribute("class") or "").split():
+            self.page.mouse.move(*self.resting(onto))
+            self.frames()
+        self.page.mouse.up()
+
+    def taken(self, what: Locator) -> bool:
+        """Press on it and pull: true if it follows."""
         start = self.resting(what)
-        mouse.move(*start)
-        mouse.down()
-        mouse.move(start[0] + 6, start[1] + 6)
-        mouse.move(*self.middle(onto), steps=8)
-        mouse.move(*self.resting(onto))
-        mouse.up()
+        self.page.mouse.move(*start)
+        self.page.mouse.down()
+        self.page.mouse.move(start[0] + 6, start[1] + 6)
+        self.frames()
+        return self.page.locator(".ghost").count() > 0
 
     def resting(self, locator: Locator) -> Point:
         """The middle of an element, once it has kept its place for two frames."""
         seen, found = None, self.middle(locator)
         while found != seen:
-            self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            self.frames()
             seen, found = found, self.middle(locator)
         return found
+
+    def frames(self) -> None:
+        """Wait until the page was drawn with what has happened."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def sought(self, words: str, key: str) -> Locator:
         """The row of the palette that is its first once the list follows the search."""
