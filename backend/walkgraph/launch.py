@@ -198,7 +198,7 @@ class _Server(uvicorn.Server):
 
 
 def _supervisor(settings: Settings) -> ForkServerProcess:
-    """What starts the workers. Raises Refused if it isn't installed."""
+    """Makes the server that starts the workers. Raises Refused if it isn't installed."""
     folder = settings.home / "d"
     if settings.backend == "local":
         return ForkServerProcess(folder)

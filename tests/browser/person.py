@@ -183,8 +183,8 @@ class Person:
         mouse.up()
 
     def carry(self, what: Locator, onto: Locator) -> None:
-        """As `drag` on the board of ranks, with eyes on it, as a new plan moves what is there: what slipped away is
-        taken again, and is dropped once the page shows where it goes."""
+        """Drags on the board of ranks while a new plan may move what is there: takes again what slipped away, and drops
+        it once the page shows where it goes."""
         while not self.taken(what):
             self.page.mouse.up()
         self.page.mouse.move(*self.middle(onto), steps=8)

@@ -1,4 +1,4 @@
-"""What surrounds the networks of speech, in one launch each, against the plain operations."""
+"""The steps around the networks of speech, in one launch each, against the plain operations."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.far_process import FarProcess
 from tests.support.fork_server import actor_server
 from tests.support.host_forks import HostForks
 from tests.support.namespaces import Host
@@ -26,19 +27,8 @@ from walkgraph.conductor.client import Limits
 from walkgraph.wire.processes.host_network import HostNetwork, make_keys
 
 
-class FarDeployment:
-    """The process, from outside."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, what: str, *given: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([what, *given]), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line, "the process has ended"
-        return json.loads(line)
+class FarDeployment(FarProcess):
+    """The process with a deployment, from outside."""
 
     def answers(self, tasks: dict[str, dict[str, Any]]) -> list[Any]:
         """Errors and outputs of runs, which are all submitted at once."""

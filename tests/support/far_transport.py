@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import torch
 
+from tests.support.far_process import FarProcess
 from tests.support.namespaces import Host
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import Rank
@@ -23,19 +24,8 @@ from walkgraph.wire.values import Ticket
 ROOM = 256 << 20
 
 
-class FarTransport:
-    """The process, from outside."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, what: str, *given: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps([what, *given]), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line, "the process has ended"
-        return json.loads(line)
+class FarTransport(FarProcess):
+    """The process with a transport, from outside."""
 
 
 @contextmanager

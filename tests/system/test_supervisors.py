@@ -1,4 +1,4 @@
-"""What starts workers, and ends them: by forks of a process of this host, or as actors of a Ray cluster."""
+"""Servers that start workers and end them: by forks of a process of this host, or as actors of a Ray cluster."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""What a service makes of its settings."""
+"""A service as its settings make it."""
 
 import sys
 from pathlib import Path

@@ -30,7 +30,7 @@ class Died(Struct, frozen=True):
     code: int | None
     """Exit status; negative for a signal. None if nobody knows it."""
     reason: str = ""
-    """Why it could not be started, where what starts workers says so."""
+    """The reason that it could not be started, where the server that starts workers gives one."""
 
 
 class Tick(Struct, frozen=True):

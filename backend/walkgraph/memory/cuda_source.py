@@ -58,7 +58,7 @@ class CudaKernel:
         self._launch(blocks, threads, arguments, (cooperative,))
 
     def launch_early(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
-        """As `launch`, and it may begin while the launch before it ends, for which the kernel waits itself."""
+        """Launches like `launch`, but may begin while the launch before it ends, for which the kernel waits itself."""
         early = self._driver.CUlaunchAttribute()
         early.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         early.value.programmaticStreamSerializationAllowed = 1

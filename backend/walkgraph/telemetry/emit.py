@@ -95,7 +95,7 @@ class Buffered:
         self._bytes = 0
         self._number = 0
         self._began: float | None = None
-        """When the packet was begun; None if nothing is gathered."""
+        """The time at which the packet was begun; None if nothing is gathered."""
 
     def set_level(self, level: Level) -> None:
         self.level = level

@@ -102,7 +102,7 @@ def pull(context: Context, bind: str) -> Socket:
 
 
 def unbound_pull(context: Context) -> Socket:
-    """For a socket that will only `listen`."""
+    """Stands for the address of a socket that will only `listen`."""
     return _made(context, zmq.PULL)
 
 

@@ -1,5 +1,5 @@
-"""Where a rank finds its conductor, its peers and the reader of its telemetry: in the deployment's folder, or on the
-network of its hosts."""
+"""The addresses at which a rank finds its conductor, its peers and the reader of its telemetry: in the deployment's
+folder, or on the network of its hosts."""
 
 from pathlib import Path
 

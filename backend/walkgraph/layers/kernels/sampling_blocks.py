@@ -76,7 +76,7 @@ def given(logits, stride, row, token, V: tl.constexpr, UNIT: tl.constexpr):
 
 @triton.jit
 def cooling(temperature, row):
-    """What the temperature multiplies scores by."""
+    """The factor by which the temperature scales scores."""
     heat = tl.load(temperature + row)
     return tl.div_rn(1.0, tl.where(heat > 0, heat, 1.0))
 

@@ -21,7 +21,7 @@ _BRICK = 8
 
 
 class Cut(NamedTuple):
-    """How a launch is cut; the source explains the names."""
+    """The tiles and buffers of a launch; the source explains the names."""
 
     channels: int
     columns: int

@@ -17,7 +17,8 @@ from walkgraph.layers.kernels.step_attention_kernels import turned_by
 FRAMES = 64
 PAST = 128
 WARPS = {132: 8, 1 << 30: 4}
-"""By programs: the warps of few have little to do each, and those of many hide each other's waits."""
+"""Warps of a program, by the number of programs: those of few have little to do each, and those of many hide each
+other's waits."""
 
 
 def window_attention(

@@ -91,7 +91,7 @@ Launch = Callable[..., None]
 
 
 def unit_launch(first: CausalConv, second: CausalConv) -> Launch | None:
-    """What computes the units of these weights in one launch; None where nothing does."""
+    """Returns the launch that computes units of these weights; None where there is none."""
     weight = first.conv.weight
     if _kernels(weight.transpose(1, 2)) is None:
         return None
@@ -101,7 +101,7 @@ def unit_launch(first: CausalConv, second: CausalConv) -> Launch | None:
 
 
 def rise_launch(conv: Upsample) -> Launch | None:
-    """The same for an upsampling convolution."""
+    """Returns the launch of an upsampling convolution, or None."""
     weight = conv.conv.weight.transpose(1, 2).flatten(1)
     if _kernels(weight.t()[None]) is None:
         return None

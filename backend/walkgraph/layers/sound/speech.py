@@ -1,4 +1,4 @@
-"""What surrounds the networks of speech in every frame: words into a talker, codes out of it and into a vocoder. On a
+"""The steps around the networks of speech in every frame: words into a talker, codes out of it and into a vocoder. On a
 GPU each is one launch, where the operations below are five to twenty.
 
 Shape letters: B frames, T rows of a table, W width, V codes of a codebook, C codes of a frame.
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Verdicts(NamedTuple):
-    """What the first code of a frame means, each `[B]`."""
+    """The meaning of a frame's first code, each `[B]`."""
 
     code: Tensor
     """int64, 0 where none could be chosen."""

@@ -1,4 +1,4 @@
-"""Which ranks of a plan share a host."""
+"""Finds the ranks of a plan that share a host."""
 
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan, RankPlan

@@ -1,5 +1,5 @@
-"""What the ports behind a task say of its inputs and outputs: the same for all requests to a graph, so found once, as
-it takes a pass over the structure of Walks."""
+"""The kinds that the ports behind a task give its inputs and outputs: the same for all requests to a graph, so found
+once, as it takes a pass over the structure of Walks."""
 
 from collections.abc import Sequence
 

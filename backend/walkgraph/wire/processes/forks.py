@@ -33,7 +33,7 @@ class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
     start: int
     """Number of this start of the rank."""
     ports: Ports | None = None
-    """Where a rank on another host finds its conductor."""
+    """The address at which a rank on another host finds its conductor."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill", forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class HostTold(msgspec.Struct, frozen=True, tag="host_told", forbid_unknown_fiel
     """Its node's in the cluster."""
     address: str
     hardware: bytes
-    """As `host_hardware` encodes it."""
+    """The hardware, encoded by `host_hardware`."""
     left: int
     """Hosts that are still to be told."""
 

@@ -37,7 +37,7 @@ Short = Callable[[Tensor, Sequence[int]], Tensor | None]
 Convolve = Callable[[Tensor], Tensor | None]
 """Chunks float32 `[K, frames, M]` -> `[K, frames / 8, W]`, or None."""
 _KERNEL, _STRIDE, _PADDED = 3, 2, 16
-"""Of the first convolution, and the numbers that its kernel is filled up to for the library's products."""
+"""Kernel and stride of the first convolution, and the width that it is padded to for the library's products."""
 
 
 class AudioLayer(nn.Module):
