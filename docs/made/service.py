@@ -37,6 +37,7 @@ TAGS = {
     "placements": "Placements",
     "blueprints": "Blueprints",
     "plans": "Plans",
+    "hosts": "Hosts",
     "components": "Components",
     "schemas": "Schemas",
     "keys": "Keys and audit",

@@ -25,6 +25,7 @@ from walkgraph.wire.answers.documents import (
     Version,
 )
 from walkgraph.wire.answers.environment import Environment, Plugin, Setting
+from walkgraph.wire.answers.hosts import Host, HostRank
 from walkgraph.wire.answers.keys import AuditEntry, Key, KeyMade, Scope
 from walkgraph.wire.answers.plans import (
     Copy,
@@ -109,6 +110,8 @@ __all__ = [
     "Glimpse",
     "Handed",
     "Held",
+    "Host",
+    "HostRank",
     "Key",
     "KeyMade",
     "Kind",

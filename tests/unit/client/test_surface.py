@@ -158,6 +158,7 @@ async def test_answers_are_what_is_typed(service: Running, client: AsyncClient) 
         (list[shown.Deployment], await client.deployments()),
         (shown.Deployment, await client.deployment("shapes")),
         (list[shown.DeclaredTask], await client.tasks("shapes")),
+        (list[shown.Host], await client.hosts()),
         (list[shown.Document], await client.graphs()),
         (list[shown.Document], await client.placements()),
         (list[shown.GalleryEntry], await client.gallery()),

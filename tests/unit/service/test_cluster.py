@@ -60,6 +60,40 @@ async def test_a_plan_over_hosts_gets_their_network(settings: Settings) -> None:
         assert [rank.host for rank in spread.plan.ranks] == ["far"]
 
 
+async def test_hosts_are_listed_with_the_ranks_that_run_there(settings: Settings) -> None:
+    cluster = Cluster("far", "idle")
+    async with serving(settings, FakeFleet(), cluster) as service:
+        await service.deploy()
+        await service.http.post("/api/v1/deployments", json={**BODY, "name": "spread"})
+        await service.settled("spread")
+        near, far, idle = (await service.http.get("/api/v1/hosts")).json()
+        assert [(host["name"], host["address"], host["here"]) for host in (near, far, idle)] == [
+            ("near", "10.0.0.1", True),
+            ("far", "10.0.0.2", False),
+            ("idle", "10.0.0.2", False),
+        ]
+        assert all(host["alive"] for host in (near, far, idle))
+        ready = {"rank": 0, "device": "cpu", "state": "ready"}
+        assert near["ranks"] == [{"deployment": "shapes", **ready}]
+        assert far["ranks"] == [{"deployment": "spread", **ready}]
+        assert idle["ranks"] == []
+        assert far["devices"][0]["free"] <= idle["devices"][0]["free"]
+        assert idle["devices"][0]["total"] == cluster.hardware.devices[0].total
+        cluster.hardware = replace(cluster.hardware, others=cluster.hardware.others[1:])
+        _, _, gone = (await service.http.get("/api/v1/hosts")).json()
+        assert (gone["name"], gone["alive"], gone["devices"], gone["ranks"]) == ("far", False, [], far["ranks"])
+        cluster.unknown = 1
+        assert (await service.http.get("/api/v1/hosts")).status_code == 503
+
+
+async def test_a_service_without_a_cluster_has_one_host(settings: Settings) -> None:
+    async with serving(settings, FakeFleet()) as service:
+        await service.deploy()
+        [host] = (await service.http.get("/api/v1/hosts")).json()
+    assert (host["name"], host["address"], host["here"]) == (find_hardware().host, "", True)
+    assert [rank["deployment"] for rank in host["ranks"]] == ["shapes"]
+
+
 async def test_a_host_that_is_not_in_the_cluster_is_refused(settings: Settings) -> None:
     async with serving(settings, FakeFleet(), Cluster("other")) as service:
         answer = await service.http.post("/api/v1/deployments", json=BODY)

@@ -44,6 +44,11 @@ class DeploymentCalls:
         return get("/api/v1/settings")
 
     @described
+    def hosts(self) -> Call[list[shown.Host]]:
+        """The hosts that can be deployed to, with their devices and the ranks that run there."""
+        return get("/api/v1/hosts")
+
+    @described
     def metrics(self) -> Call[str]:
         """Metrics in Prometheus' text format."""
         return Call("GET", "/metrics", _text)

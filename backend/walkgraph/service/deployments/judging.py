@@ -29,6 +29,7 @@ from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import DocumentKind
 from walkgraph.wire.answers import documents as answers
+from walkgraph.wire.answers import plans
 
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
@@ -175,6 +176,24 @@ def problems_shown(problems: Iterable[Problem], prefix: str = "") -> list[answer
         answers.Problem(code=p.code, pointer=prefix + p.pointer, message=p.message, severity=p.severity)
         for p in problems
     ]
+
+
+def devices_shown(host: Hardware) -> list[plans.Device]:
+    return [
+        plans.Device(
+            name=d.name,
+            title=d.label,
+            total=d.total,
+            free=d.free,
+            hypothetical=d.assumed,
+            numa=host.topology.node(d.name),
+        )
+        for d in host.devices
+    ]
+
+
+def links_shown(host: Hardware) -> list[plans.Link]:
+    return [plans.Link(**vars(link)) for link in host.topology.links]
 
 
 class Resolved(NamedTuple):

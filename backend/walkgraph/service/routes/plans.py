@@ -9,7 +9,15 @@ from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
-from walkgraph.service.deployments.judging import Judged, judge, off_loop, problems_shown, resolve
+from walkgraph.service.deployments.judging import (
+    Judged,
+    devices_shown,
+    judge,
+    links_shown,
+    off_loop,
+    problems_shown,
+    resolve,
+)
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
@@ -56,18 +64,8 @@ def _shown(judged: Judged) -> answers.Plan:
         problems=problems,
         placement=judged.placement_document if judged.placement else None,
         ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
-        devices=[
-            answers.Device(
-                name=d.name,
-                title=d.label,
-                total=d.total,
-                free=d.free,
-                hypothetical=d.assumed,
-                numa=judged.hardware.topology.node(d.name),
-            )
-            for d in judged.hardware.devices
-        ],
-        links=[answers.Link(**vars(link)) for link in judged.hardware.topology.links],
+        devices=devices_shown(judged.hardware),
+        links=links_shown(judged.hardware),
         routes=[answers.Route(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         handed=[answers.Handed(**vars(route)) for route in given],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],

@@ -1,0 +1,32 @@
+"""Answers about the hosts that a service deploys to."""
+
+from typing import TypedDict
+
+from walkgraph.wire.answers.plans import Device, Link
+
+
+class HostRank(TypedDict):
+    """A rank of a deployment that runs on a host."""
+
+    deployment: str
+    rank: int
+    device: str
+    """`cpu` or `cuda:N`."""
+    state: str
+    """Its worker's; `starting` until that is known."""
+
+
+class Host(TypedDict):
+    name: str
+    address: str
+    """In the network of its cluster; empty without a cluster."""
+    here: bool
+    """The service runs on it."""
+    alive: bool
+    """False for one that deployments have ranks on and that is gone: nothing else is known of it then."""
+    cores: int
+    devices: list[Device]
+    """The CPU, with the host's memory, and every GPU."""
+    links: list[Link]
+    """The ways between its GPUs, as far as the driver knows them."""
+    ranks: list[HostRank]

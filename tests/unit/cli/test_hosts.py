@@ -1,0 +1,58 @@
+"""`walkgraph hosts`, against a service that answers from memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.fake_service import FakeService
+
+Call = Callable[..., int]
+GIB = 2**30
+GPU = {"title": "NVIDIA H200", "total": 141 * GIB, "free": 100 * GIB, "hypothetical": False, "numa": None}
+CPU = {**GPU, "name": "cpu", "title": "x86_64", "total": 64 * GIB, "free": 48 * GIB}
+
+
+def host(name: str, **changed: Any) -> dict[str, Any]:
+    head = {"name": name, "address": "10.0.0.2", "here": False, "alive": True, "cores": 16}
+    return {**head, "devices": [CPU], "links": [], "ranks": []} | changed
+
+
+def rank(deployment: str, number: int, state: str = "ready") -> dict[str, Any]:
+    return {"deployment": deployment, "rank": number, "device": "cpu", "state": state}
+
+
+def test_hosts_are_listed_with_their_devices_and_ranks(
+    walkgraph: Call, service: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = [CPU, {**GPU, "name": "cuda:0"}, {**GPU, "name": "cuda:1"}]
+    listed = [
+        host(
+            "near", here=True, address="10.0.0.1", ranks=[rank("talk", 0), rank("talk", 1, "loading"), rank("see", 0)]
+        ),
+        host("far", devices=two),
+        host("lost", alive=False, address="", devices=[], ranks=[rank("see", 1, "lost")]),
+    ]
+    service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=listed)
+    assert walkgraph("hosts") == 0
+    rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()]
+    assert rows == [
+        "HOST ADDRESS CPUS MEMORY FREE GPUS RANKS",
+        "near (the service's) 10.0.0.1 16 64.0 GiB 48.0 GiB - talk 0, 1 (loading); see 0",
+        "far 10.0.0.2 16 64.0 GiB 48.0 GiB 2 x NVIDIA H200 of 141 GiB, 200 GiB free -",
+        "lost gone see 1 (lost)",
+    ]
+    assert walkgraph("hosts", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == listed
+
+
+def test_the_one_host_of_a_service_has_no_address(
+    walkgraph: Call, service: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=[host("alone", here=True, address="")])
+    assert walkgraph("hosts") == 0
+    assert " ".join(capsys.readouterr().out.splitlines()[1].split()).startswith("alone (the service's) - 16 ")
