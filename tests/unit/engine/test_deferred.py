@@ -12,7 +12,7 @@ from tests.unit.engine.plans import call, engine_of, plan_of
 from tests.unit.engine.test_schedule import drain, names, ready
 from walkgraph.abi.calls import Call, Outputs, StateKey
 from walkgraph.abi.operator import Operator
-from walkgraph.abi.states import States
+from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.engine import load
 from walkgraph.engine.calls.schedule import Mix, Schedule
 from walkgraph.engine.engine import Begun, Done, Engine
@@ -47,9 +47,28 @@ class Log(Operator):
         return outputs
 
 
+class Mean(Log):
+    """Appends numbers to a cache, and answers with the mean of those up to its own."""
+
+    def caches(self) -> dict[str, CacheShape]:
+        return {"kv": CacheShape(layers=1, kv_heads=1, head_dim=2, dtype=torch.float64)}
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs: list[Outputs] = []
+        for one in calls:
+            if one.params.get("broken"):
+                raise ValueError("broken")
+            value = one.inputs["value"].double().expand(1, 1, 2)
+            attend = states.attend([Segment(one.states["kv"], torch.zeros(1, dtype=torch.int64), "causal")])
+            mean = attend(0, torch.zeros_like(value), torch.zeros_like(value), value)
+            states.commit(attend)
+            outputs.append({"log": mean[0, 0, :1]})
+        return outputs
+
+
 @pytest.fixture(autouse=True)
 def _networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "_network", lambda name: Log)
+    monkeypatch.setattr(load, "_network", {"Log": Log, "Mean": Mean}.__getitem__)
 
 
 def made(**options: object) -> Engine:
@@ -288,6 +307,27 @@ def test_if_a_deferred_call_fails_so_does_its_run_alone() -> None:
     events = done(engine, 2)
     assert {(event.call.run, int(event.call.inputs["value"])) for event in events if event.error} == {("a", 1)}
     assert logs(events)["b", 2] == [1, 2]
+
+
+def test_deferred_calls_keep_their_order_where_a_call_beside_them_fails() -> None:
+    engine = engine_of(plan_of({"mean": ("Mean", {"kv": "cache"})}))
+
+    def add(run: str, value: int, *, read: bool = False, **params: object) -> None:
+        one = call("mean", {"value": torch.tensor([value])}, run=run, states={"kv": "cache"}, **params)
+        engine.add(replace(one, awaited=read))
+
+    add("a", 1)
+    add("a", 2)
+    while engine.calls.schedule.deferring():
+        engine.step()
+    # The first two may go now, with a call that fails; the third comes too late to be promoted.
+    add("a", 6)
+    add("b", 0, read=True, broken=True)
+    events = done(engine)
+    assert [event.call.run for event in events if event.error] == ["b"]
+    assert logs(events) == {("a", 1): [1], ("a", 2): [1.5]}
+    add("a", 3, read=True)
+    assert logs(done(engine, 2)) == {("a", 6): [3], ("a", 3): [3]}
 
 
 def test_where_every_batch_is_one_call_none_is_deferred() -> None:

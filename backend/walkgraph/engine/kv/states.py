@@ -120,9 +120,11 @@ class StateTable:
         if tensor is not None:
             self.set(target, tensor)
 
-    def drop(self, keys: Iterable[StateKey]) -> None:
+    def drop(self, keys: Iterable[StateKey], *, undone: bool = False) -> None:
+        """`undone`: a forward that opened these states is undone; the calls that are deferred on them stay deferred."""
         keys = tuple(keys)
-        self.before_use(keys)
+        if not undone:
+            self.before_use(keys)
         for key in keys:
             self.tensors.pop(key, None)
             state = self.paged.pop(key, None)
@@ -299,7 +301,7 @@ class Reservation:
             if sequences is None:
                 # Its pages are all in `_taken`.
                 self._table.paged[key].sequences.clear()
-                self._table.drop((key,))
+                self._table.drop((key,), undone=True)
             else:
                 self._table.paged[key].sequences[:] = sequences
         for pool, pages in self._taken:
