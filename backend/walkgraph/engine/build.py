@@ -31,7 +31,7 @@ from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import SuspendedRuns, Swap
 from walkgraph.engine.kv.transfer import StateTransfer
-from walkgraph.engine.load import KeptOperators, load_operators, make_pools, nodes_here
+from walkgraph.engine.load import KeptOperators, is_expression, load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.loops.graphs import LoopDevice
 from walkgraph.engine.loops.scheduler import LoopScheduler
@@ -202,10 +202,12 @@ class EngineBuilder:
             capture_steps(parts.nodes, parts.captured, progress)
 
     def _kept_calls(self, limits: StateLimits) -> KeptCalls | None:
-        sharing: dict[str, Sharing] = {node.name: node.kept for node in nodes_here(self._plan, self._here) if node.kept}
-        if self._memo is None or not (sharing or self._memo.every):
+        if self._memo is None:
             return None
-        return KeptCalls(self._memo, limits.owner, sharing)
+        nodes = nodes_here(self._plan, self._here)
+        sharing: dict[str, Sharing] = {node.name: node.kept for node in nodes if node.kept}
+        literal = frozenset(node.name for node in nodes if not any(map(is_expression, node.params.values())))
+        return KeptCalls(self._memo, limits.owner, sharing, literal)
 
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None

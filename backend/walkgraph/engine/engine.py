@@ -32,7 +32,7 @@ from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
 
 PUT_OFF = 8
-"""The most times in a row that a batch waits for what quick calls lead to."""
+"""The most times in a row that a batch waits for what quick and answered calls lead to."""
 
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
@@ -61,7 +61,7 @@ class Engine:
         self._spent = 0.0
         """Seconds of the batches launched since the last step of the loops."""
         self._put_off = 0
-        """Times in a row that a batch has waited for what quick calls lead to."""
+        """Times in a row that a batch has waited for what quick and answered calls lead to."""
 
     def load(self, progress: Progress = lambda what, done: None) -> None:
         """Load operators, make the pools, and warm up through `step`. `progress` gets what is going on, and the share
@@ -109,13 +109,14 @@ class Engine:
             # short batches.
             with invariance.batch_invariant() if self._invariant else nullcontext():
                 quick = calls.launch_quick()
-                self._put_off = self._put_off + 1 if self._worth_waiting_for(quick) else 0
+                leading = [*[done.call for done in calls.answered], *quick]
+                self._put_off = self._put_off + 1 if self._worth_waiting_for(leading) else 0
                 batch = 0.0 if self._put_off else calls.launch(loops, spent=self._spent)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
                 threads = calls.launch_threads()
             self._spent = 0.0 if stepped else self._spent + batch
-            if not (stepped or batch or beside or quick or threads):
+            if calls.answered or not (stepped or batch or beside or quick or threads):
                 break
         events = self._collected() + self.swap.advance()
         if not events and calls.deferred.restless:
@@ -127,10 +128,10 @@ class Engine:
             self.swap.wait()
         return events
 
-    def _worth_waiting_for(self, quick: Sequence[Call]) -> bool:
+    def _worth_waiting_for(self, calls: Sequence[Call]) -> bool:
         """True if a batch is to wait for what these calls lead to: it may be larger then, and takes the host far longer
         to launch. It doesn't wait for calls of loops, which come with every iteration."""
-        return self._put_off < PUT_OFF and any(not call.iteration for call in quick)
+        return self._put_off < PUT_OFF and any(not call.iteration for call in calls)
 
     @property
     def idle(self) -> bool:

@@ -13,7 +13,7 @@ from walkgraph.engine.calls.inflight import InFlightBatches
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.outside import Firsthand
-from walkgraph.engine.engine import PUT_OFF, Engine
+from walkgraph.engine.engine import PUT_OFF, Done, Engine
 from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.ids import Rank
@@ -360,8 +360,29 @@ class QuickCalls:
     def launch_threads(self) -> bool:
         return False
 
+    @property
+    def answered(self) -> Sequence[Done]:
+        return ()
+
     def collect(self) -> list[str]:
         self.in_flight.over.clear()
+        return ["done"]
+
+
+class AnsweredCalls(QuickCalls):
+    """Calls that need no forward, one a step, and one batch for the device."""
+
+    def launch_quick(self) -> Sequence[Call]:
+        return ()
+
+    @property
+    def answered(self) -> Sequence[Done]:
+        return (Done(self._call, {}, None, 0.0, 0.0, 1, kept=True),) * (self._quick > 0)
+
+    def collect(self) -> list[str]:
+        if self._quick:
+            self._quick -= 1
+            self.order.append("answered")
         return ["done"]
 
 
@@ -375,6 +396,18 @@ def test_a_batch_waits_for_what_quick_calls_lead_to_and_not_for_ever(quick: int)
 
 def test_a_batch_does_not_wait_for_quick_calls_of_loops() -> None:
     assert order_of(QuickCalls(3, iteration=(7,))) == ["quick", "batch"]
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3, 8, 20])
+def test_a_batch_waits_for_what_answered_calls_lead_to_and_not_for_ever(answered: int) -> None:
+    assert order_of(AnsweredCalls(answered, iteration=()))[: PUT_OFF + 1] == [
+        *["answered"] * min(answered, PUT_OFF),
+        "batch",
+    ]
+
+
+def test_a_batch_does_not_wait_for_answered_calls_of_loops() -> None:
+    assert order_of(AnsweredCalls(3, iteration=(7,)))[0] == "batch"
 
 
 def order_of(calls: Any) -> list[str]:

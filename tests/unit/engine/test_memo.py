@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, ids, plan_of, serve
-from walkgraph.abi.calls import ChunkInfo
+from walkgraph.abi.calls import ChunkInfo, Link
 from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.engine import Engine, Forwarded
 from walkgraph.engine.load import KeptOperators
@@ -253,6 +253,63 @@ def test_a_kept_call_is_no_forward() -> None:
         events = engine.step()
         assert sum(isinstance(event, Forwarded) for event in events) == forwards
         assert engine.idle
+
+
+# ── calls that read nothing ─────────────────────────────────────────────────────────────────────
+
+
+def marking(memo: Memo | None, value: float | str = 7.0) -> Engine:
+    """An engine with a node `mark` that takes no inputs, for runs of two owners. `value`: its parameter."""
+    engine = engine_of(plan_of({"mark": (f"{NUMBERS}:Value", {})}, params={"mark": {"value": value}}), memo=memo)
+    for run in ("one", "two"):
+        engine.limits.admit(run, {}, f"key {run}")
+    return engine
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_what_reads_nothing_of_its_run_is_made_once_for_all(every: bool) -> None:
+    engine = marking(Memo(MIB, every=every))
+    for run, found in (("one", False), ("two", True), ("one", True)):
+        [done] = serve(engine, call("mark", run=run, seed=len(run), value=7.0))
+        assert done.kept == found
+        assert done.outputs == {"value": 7.0}
+
+
+def test_parameters_of_a_run_are_something_that_a_call_reads() -> None:
+    engine = marking(Memo(MIB, every=False), "=number")
+    for _ in range(2):
+        assert kept(engine, call("mark", run="one", value=7.0)) == [False]
+
+
+def test_nodes_that_read_nothing_are_kept_apart() -> None:
+    nodes = dict.fromkeys(("six", "seven", "too"), (f"{NUMBERS}:Value", {}))
+    values = {"six": 6.0, "seven": 7.0, "too": 7.0}
+    engine = engine_of(
+        plan_of(nodes, params={name: {"value": value} for name, value in values.items()}), memo=Memo(MIB, every=False)
+    )
+    told = [serve(engine, call(name, value=value))[0] for name, value in values.items()]
+    assert [one.outputs for one in told] == [{"value": value} for value in values.values()]
+    assert [one.kept for one in told] == [False, False, True], "`too` is `seven` by another name"
+
+
+@pytest.mark.parametrize(("device", "kept_there"), [("cpu", True), ("cuda", False)])
+def test_what_reads_nothing_is_kept_on_the_host(device: str, kept_there: bool) -> None:
+    loaded = marking(None)._parts.nodes["mark"]._replace(device=torch.device(device))
+    calls = KeptCalls(Memo(MIB, every=False), lambda run: run, {}, {"mark"})
+    one = call("mark", value=7.0)
+    calls.find(loaded, one)
+    assert (one.content is not None) == kept_there
+
+
+def test_a_chain_is_not_the_last_of_its_calls() -> None:
+    loaded = marking(None)._parts.nodes["mark"]
+    calls, link = KeptCalls(Memo(MIB, every=False), lambda run: run, {}, {"mark"}), Link("mark", 0, "mark", {}, {}, ())
+    one, chain = call("mark", value=7.0), call("mark", value=7.0)
+    chain.links = (link, link)
+    for found in (one, chain):
+        calls.find(loaded, found)
+    assert one.content is not None
+    assert chain.content is None
 
 
 # ── another plan, other weights ─────────────────────────────────────────────────────────────────

@@ -100,8 +100,8 @@ class CallScheduler:
         self.schedule, self._split, self.threads = Schedule(), SplitCalls(), threads
         """`schedule`: holds back and releases the calls of runs."""
         self.in_flight = InFlightBatches()
-        self._unlaunched: list[Done] = []
-        """Calls that ended without a forward."""
+        self.answered: list[Done] = []
+        """Calls that ended without a forward, until they are collected."""
         self._begun: list[Begun] = []
         self.deferred = DeferredCalls(self.schedule, self.in_flight)
 
@@ -115,13 +115,13 @@ class CallScheduler:
         outputs = None if self._kept is None else self._kept.find(loaded, call)
         if outputs is not None and call.content is not None:
             self._runner.digests.note(loaded.operator, call, outputs)
-            self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
+            self.answered.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:
             ready = self._ready(loaded, call)
             deferred = not (call.awaited or call.links or self._mix.single) and loaded.operator.defers(call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
-            self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
+            self.answered.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self.make_deferred(call.states.values(), beside=ready.key)
         self.schedule.add(*ready, deferred=deferred)
@@ -138,8 +138,8 @@ class CallScheduler:
 
     def cancel(self, run: str) -> list[Call]:
         """Remove the calls of a run that have not been launched."""
-        removed = [one.call for one in self._unlaunched if one.call.run == run]
-        self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
+        removed = [one.call for one in self.answered if one.call.run == run]
+        self.answered = [one for one in self.answered if one.call.run != run]
         self._begun = [one for one in self._begun if one.call.run != run]
         removed += self._split.forget(self.schedule.cancel(run))
         self.deferred.forget(run, removed)
@@ -158,7 +158,7 @@ class CallScheduler:
     @property
     def resting(self) -> bool:
         """True if nothing can be launched or collected before a thread has made a call, or another one is added."""
-        if self._unlaunched or self.in_flight.over or self.in_flight.any:
+        if self.answered or self.in_flight.over or self.in_flight.any:
             return False
         full = len(self.in_flight.threaded) >= THREADS
         return not self.schedule or (full and not self.schedule.ahead(_no_thread))
@@ -299,9 +299,9 @@ class CallScheduler:
         """Return what is done, and calls in flight whose outputs others may already use (`Begun`). Never waits."""
         events: list[Begun | Done | Forwarded] = [*self._begun]
         self._begun.clear()
-        if self._unlaunched:
-            events += [event for done in self._unlaunched for event in self._never_launched(done)]
-            self._unlaunched.clear()
+        if self.answered:
+            events += [event for done in self.answered for event in self._never_launched(done)]
+            self.answered.clear()
         if self.threads is not None and self.in_flight.threaded:
             self.threads.heard()
         for batch in self.in_flight.pop_finished():

@@ -8,11 +8,14 @@ operator is `pure`, it has no states, its inputs are in host memory, and nothing
 key is a digest of its inputs, its parameters, its operator with its weights, and the owner of its run unless the node
 is `shared`; it holds no identity of an object, so that another plan finds what an earlier one has made.
 
+A call that reads nothing of its run, without inputs and with literal parameters, gives the same in all runs. On the
+host's processor it has a key wherever there is a memo, the same for all owners.
+
 Outputs are kept in host memory. A device's are copied there beside its other work, and sent back when they are found.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal, cast
 
@@ -71,10 +74,19 @@ class Memo:
 class KeptCalls:
     """Finds the calls of one engine in a memo."""
 
-    def __init__(self, memo: Memo, owner: Callable[[str], str], sharing: Mapping[str, Sharing]) -> None:
+    def __init__(
+        self,
+        memo: Memo,
+        owner: Callable[[str], str],
+        sharing: Mapping[str, Sharing],
+        literal: Collection[str] = (),
+    ) -> None:
         """`owner`: gives the owner of a run. `sharing`: by node; those without an entry are `own` where the memo is for
-        every node and they run on the host's processor, and otherwise aren't kept."""
-        self._memo, self._owner, self._sharing = memo, owner, sharing
+        every node and they run on the host's processor, and otherwise aren't kept. `literal`: nodes whose parameters
+        are the same in all calls."""
+        self._memo, self._owner, self._sharing, self._literal = memo, owner, sharing, literal
+        self._keys: dict[str, bytes | None] = {}
+        """Node -> the key of its calls that read nothing."""
 
     def find(self, loaded: Loaded, call: Call) -> Outputs | None:
         """The outputs of a call that was made before. Otherwise the call gets its key, if it can have one."""
@@ -87,15 +99,21 @@ class KeptCalls:
             self._memo.keep(call.content, outputs if call.copies is None else call.copies)
 
     def _key(self, loaded: Loaded, call: Call) -> bytes | None:
-        every = self._memo.every and loaded.device.type == "cpu"
-        sharing = self._sharing.get(call.node, "own" if every else None)
-        if sharing is None:
-            return None
         deterministic = loaded.operator.pure and not call.states and not call.chunks
         if not deterministic or call.run == WARM_UP:
             return None
+        host = loaded.device.type == "cpu"
+        if host and call.node in self._literal and not (call.inputs or call.links):
+            if call.node not in self._keys:
+                self._keys[call.node] = self._digest(loaded, call, None)
+            return self._keys[call.node]
+        sharing = self._sharing.get(call.node, "own" if host and self._memo.every else None)
+        if sharing is None:
+            return None
+        return self._digest(loaded, call, self._owner(call.run) if sharing == "own" else None)
+
+    def _digest(self, loaded: Loaded, call: Call, owner: str | None) -> bytes | None:
         params = sorted((name, value) for name, value in call.params.items() if name != "seed")
-        owner = self._owner(call.run) if sharing == "own" else None
         made = blake2b(repr((owner, loaded.content, params)).encode(), digest_size=_SIZE)
         for port in sorted(call.inputs):
             digest = digest_of(call.inputs[port])
