@@ -7,11 +7,13 @@ from typing import Any
 import httpx
 import msgspec
 
+from walkgraph.client.errors import refused
 from walkgraph.client.events import FormReader
 
-ACCEPT = "multipart/mixed, application/json;q=0.5"
+ACCEPT = "multipart/mixed;early=1, application/json;q=0.5"
+"""Frames may come before the result that names them, while the run goes on."""
 ACCEPT_EVENTS = "multipart/mixed, text/event-stream;q=0.5"
-_RESULT = "result"
+_RESULT, _PROBLEM = "result", "problem"
 
 
 class ResultReader:
@@ -26,7 +28,11 @@ class ResultReader:
         self._parts.update(self._form.take(piece))
 
     def whole(self) -> tuple[dict[str, Any], list[memoryview]]:
-        """(the result, the frames that it names). Raises ValueError or KeyError if something is missing."""
+        """(the result, the frames that it names). Raises ProblemError if the run failed behind its first frames,
+        ValueError or KeyError if something is missing."""
+        if _PROBLEM in self._parts:
+            problem: dict[str, Any] = msgspec.json.decode(self._parts[_PROBLEM])
+            raise refused(problem["status"], problem, {})
         result: dict[str, Any] = msgspec.json.decode(self._parts.pop(_RESULT, b""))
         return result, [self._parts[str(k)] for k in range(len(self._parts))]
 

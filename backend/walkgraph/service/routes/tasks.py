@@ -38,11 +38,12 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
     outputs = declaration().outputs
     if body.get("stream") is True or kinds[0].kind == answering.EVENTS:
         return kinds[0].format.streamed(run, kinds[0].kind)
-    await streaming.result_or_disconnect(request, run)
+    begun = kinds[0].begun
+    here = await streaming.result_or_disconnect(request, run, answering.is_early if begun else None)
     if run.waiting is not None:
         return answering.waits(run)
     if run.finished is None:
-        return nobody()
+        return begun(run, kinds[0].kind) if begun and here else nobody()
     if run.finished.error is not None:
         return problems.of_run(run.finished.error)
     return answering.result(run, outputs, kinds)

@@ -7,14 +7,15 @@
                            msgpack
     image/png, image/*, audio/wav, text/plain, application/zip, application/octet-stream ...
                            the bytes of the one value of that type
-    multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors
+    multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors; with `early=1`,
+                           large ones before the run's end
 
 The `Accept` header's most preferred type that fits is used.
 """
 
 import secrets
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 from starlette.requests import Request
@@ -23,10 +24,11 @@ from starlette.responses import Response
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Task
 from walkgraph.media_types import UNKNOWN, ZIP, mime_of, suffix_of
-from walkgraph.service.http import body, frames, multipart, pieces
-from walkgraph.service.http.problems import problem
+from walkgraph.service.http import body, frames, multipart, pieces, problems
+from walkgraph.service.http.dialects import PROBLEM_JSON
 from walkgraph.service.runs import results, streaming
-from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.disconnects import Streamed, leave
+from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.service.values import outlets, tensors, values
 from walkgraph.service.values.outlets import Frames, Spliced
 from walkgraph.wire import messages as m
@@ -107,6 +109,8 @@ class Format(NamedTuple):
     the task's outputs in their order."""
     streamed: Callable[[LiveRun, str], Response] = lambda run, kind: streaming.sse(run, abort=True)
     """The answer that is sent as the run's events come."""
+    begun: Callable[[LiveRun, str], Response] | None = None
+    """The answer of a run that still goes on: its large values as they come, and the result behind them."""
 
     def serves(self, kind: str) -> bool:
         return any(kind == one or (one.endswith("/") and kind.startswith(one)) for one in self.types)
@@ -117,6 +121,8 @@ class Accepted(NamedTuple):
 
     kind: str
     format: Format
+    begun: Callable[[LiveRun, str], Response] | None = None
+    """As that of the format, if the client takes an answer that begins before the run's end."""
 
 
 def accepted(accept: str) -> tuple[Accepted, ...]:
@@ -129,7 +135,8 @@ def accepted(accept: str) -> tuple[Accepted, ...]:
         kind = JSON if kind in ("", "*/*", "application/*") else kind
         found = next((one for one in FORMATS if one.serves(kind)), None)
         if found is not None:
-            weighed.append((-_weight(weight), Accepted(kind, found)))
+            early = found.begun if "early=1" in options else None
+            weighed.append((-_weight(weight), Accepted(kind, found, early)))
     return tuple(one for weight, one in sorted(weighed, key=lambda found: found[0]) if weight < 0)
 
 
@@ -140,7 +147,7 @@ def _weight(text: str) -> float:
 
 def refused() -> Response:
     told = ", ".join(f"`{one.types[0]}`" for one in FORMATS if not one.types[0].endswith("/"))
-    return problem(406, "invalid_input", f"the answer can be {told}, or one value's own type")
+    return problems.problem(406, "invalid_input", f"the answer can be {told}, or one value's own type")
 
 
 def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[Accepted, ...]) -> Response:
@@ -152,15 +159,21 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[Accepted, ...]) 
             return found
     told = ", ".join(f"`{name}`" for name in dict.fromkeys(output.name for output in run.outputs)) or "none"
     detail = f"no output of the run is a single value of the accepted type (its outputs: {told})"
-    return problem(406, "invalid_input", f"{detail}; name one in `outputs`, or accept `{FORMS[0]}` or `{JSON}`")
+    return problems.problem(
+        406, "invalid_input", f"{detail}; name one in `outputs`, or accept `{FORMS[0]}` or `{JSON}`"
+    )
 
 
 def waits(run: LiveRun) -> Response:
     """The answer for a run that waits for a person: what it has sent so far, and what the person is asked."""
     outlet = Spliced(outlets.JSON)
-    told = {"state": run.state, **results.result_of(run, outlet), "approval": results.approval_of(run)}
+    told = _waiting(run, outlet)
     headers = {"Location": f"/api/v1/runs/{run.id}", "Content-Type": JSON}
     return pieces.answer(tuple(outlet.pieces(told)), headers, 202)
+
+
+def _waiting(run: LiveRun, outlet: outlets.Outlet) -> dict[str, Any]:
+    return {"state": run.state, **results.result_of(run, outlet), "approval": results.approval_of(run)}
 
 
 def _json(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response:
@@ -233,21 +246,68 @@ def _raw(value: m.Value) -> tuple[str, pieces.Bytes]:
 
 def _form(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response:
     """The answer as a form: a part `result`, and the parts `0`, `1` ... that it names as frames."""
-    beside = Frames()
-    shown = results.result_of(run, beside)
-    told = msgspec.json.encode({frames.COUNT: len(beside.found), **shown})
     boundary = secrets.token_hex(16)
-    sent = [*pieces.part(boundary, "result", JSON, told)]
-    for number, data in enumerate(beside.found):
-        sent += pieces.part(boundary, str(number), mime_of(data), data)
-    sent.append(pieces.last(boundary))
-    return pieces.answer(sent, {"Content-Type": f"{kind}; boundary={boundary}"})
+    return pieces.answer(_end(run, (), boundary), {"Content-Type": f"{kind}; boundary={boundary}"})
+
+
+def _begun_form(run: LiveRun, kind: str) -> Response:
+    """The answer as a form whose frames come before the result that names them. Where the run fails, the part `problem`
+    stands in place of the result."""
+    boundary = secrets.token_hex(16)
+    return Streamed(_as_they_come(run, boundary), lambda: leave((run,)), f"{kind}; boundary={boundary}")
+
+
+async def _as_they_come(run: LiveRun, boundary: str) -> AsyncGenerator[pieces.Bytes]:
+    beside, position, sent = Frames(), 0, 0
+    while not streaming.rests(run):
+        told = await run.after(position)
+        position += len(told)
+        for event in told:
+            if is_early(event):
+                values.write(event.value, event.modality, beside)
+        for window in pieces.windows(_frames(beside, sent, boundary)):
+            yield window
+        sent = len(beside.found)
+    for window in pieces.windows(_end(run, beside.found, boundary)):
+        yield window
+
+
+def is_early(event: Event) -> TypeGuard[m.Output]:
+    """True for a value that an answer may begin with: the result has it as it is, and it is worth a packet of its
+    own."""
+    return (
+        isinstance(event, m.Output)
+        and not values.is_joined(event.value)
+        and values.size_of(event.value) >= outlets.LARGE_BYTES
+    )
+
+
+def _end(run: LiveRun, sent: Sequence[pieces.Bytes], boundary: str) -> list[pieces.Piece]:
+    """The result of a run that rests, the frames that it names but for those `sent` before, and the end of the
+    form."""
+    if run.finished is not None and run.finished.error is not None:
+        failed = problems.of_run(run.finished.error)
+        return [*pieces.part(boundary, "problem", PROBLEM_JSON, failed.body), pieces.last(boundary)]
+    beside = Frames(sent)
+    shown = results.result_of(run, beside) if run.waiting is None else _waiting(run, beside)
+    told = msgspec.json.encode({frames.COUNT: len(beside.found), **shown})
+    return [
+        *pieces.part(boundary, "result", JSON, told),
+        *_frames(beside, len(sent), boundary),
+        pieces.last(boundary),
+    ]
+
+
+def _frames(beside: Frames, sent: int, boundary: str) -> Iterator[pieces.Bytes]:
+    """The parts of the frames from number `sent` on."""
+    for number, data in enumerate(beside.found[sent:], sent):
+        yield from pieces.part(boundary, str(number), mime_of(data), data)
 
 
 FORMATS = (
     Format((JSON,), _json),
     Format((EVENTS,), _json),
-    Format(FORMS, _form, streaming.parts),
+    Format(FORMS, _form, streaming.parts, _begun_form),
     Format(MSGPACK, _msgpack, streaming.packed),
     Format((SAFETENSORS,), _safetensors),
     Format(RAW, _bare),

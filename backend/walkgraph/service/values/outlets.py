@@ -6,7 +6,7 @@ between its parts: base64 is encoded as it is sent.
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -46,10 +46,17 @@ class Frames:
 
     numbers = False
 
-    def __init__(self) -> None:
-        self.found: list[Bytes] = []
+    def __init__(self, sent: Sequence[Bytes] = ()) -> None:
+        """`sent`: the first frames, which were sent before the object. Bytes that are one of them are not put again."""
+        self.found = [*sent]
+        self._sent: dict[int, list[int]] = {}
+        """The numbers of frames sent before that no value has yet, by the ids of their bytes."""
+        for number in reversed(range(len(self.found))):
+            self._sent.setdefault(id(self.found[number]), []).append(number)
 
     def put(self, key: str, data: Bytes) -> dict[str, Any]:
+        if numbers := self._sent.get(id(data)):
+            return {"frame": numbers.pop()}
         self.found.append(data)
         return {"frame": len(self.found) - 1}
 

@@ -21,6 +21,8 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
 TEXT = "text"
+WAV = "audio/wav"
+_JOINED = frozenset({TEXT, WAV})
 MEDIA = ("image", "audio", "video", "bytes")
 MAX_TENSOR_VALUES = 100_000
 
@@ -163,10 +165,15 @@ def joined(outputs: Sequence[m.Output]) -> list[m.Value]:
             found.append(m.Small(value="".join(str(one.value) for one in group if isinstance(one, m.Small))))
             continue
         whole = None
-        if kind == "audio/wav" and len(group) > 1:
+        if kind == WAV and len(group) > 1:
             whole = wav.joined([one.data for one in group if isinstance(one, m.Blob)])
         found += group if whole is None else [m.Blob(data=whole)]
     return found
+
+
+def is_joined(value: m.Value) -> bool:
+    """True for values that may be joined with those around them."""
+    return _kind(value) in _JOINED
 
 
 def _kind(value: m.Value) -> str:
