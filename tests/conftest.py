@@ -40,7 +40,7 @@ TOGETHER = ("system", "safety", "browser", "gpu")
 """Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
 GROUPS = {
     "browser/editor": "wander canvas keyboard gallery safety",
-    "browser/drawing": "shards redraw stream choice step_loop keep open markup keys order map replicas",
+    "browser/drawing": "shards redraw stream choice step_loop keep open markup keys order map replicas hosts",
     "browser/pages": "between trace call play chat history settings spoken run_drawn approval_step called_task "
     "blueprint files",
     "browser/across": "draw newcomer debug live taps badges film",

@@ -7,7 +7,8 @@ A later group overrides an earlier one for the same node and Walk; the node `*` 
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,14 +20,16 @@ from walkgraph.graph.codec import pretty
 from walkgraph.graph.document import Graph, Name
 from walkgraph.graph.problems import nearest
 from walkgraph.ids import Rank
-from walkgraph.placement.hardware import Hardware, with_gpus, with_hosts
+from walkgraph.placement.hardware import Hardware, alone, with_gpus, with_hosts
 
 FORMAT = "walkgraph/placement@1"
 SCHEMA_PATH = Path(__file__).with_name("placement-v1.schema.json")
 ALL = "*"
 PRECISION = "precision"
 """The parameter of components, and the entry of groups, that chooses a number format."""
-MAX_RANKS = 256
+MAX_RANKS = 512
+CLUSTER = "cluster"
+"""The hosts of the service's cluster, named as hardware to assume."""
 UNITS = {
     "B": 1,
     "KiB": 2**10,
@@ -67,7 +70,7 @@ class Group(Record):
     """Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
     left."""
     host: str | None = Field(default=None, max_length=253)
-    """The host of its ranks. None: that of other groups with these ranks, or else the one that plans."""
+    """The host of its ranks. None: that which they or other groups name, or else the one that plans."""
     precision: Literal["bf16", "fp8", "int4"] | None = None
     """Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say."""
 
@@ -80,6 +83,8 @@ class Group(Record):
 class RankDevice(Record):
     rank: int = Field(ge=0, lt=MAX_RANKS)
     device: Annotated[str, Field(pattern=r"^(cpu|cuda:\d{1,3})$")]
+    host: str | None = Field(default=None, max_length=253)
+    """The host of this rank, for groups that span several. None: that of its groups."""
 
 
 class Placement(Record):
@@ -93,8 +98,17 @@ class Placement(Record):
     """The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge."""
 
     def host(self, rank: int) -> str | None:
-        """The host that the groups of a rank name; None if none does."""
-        return next((g.host for g in self.groups if g.host is not None and rank in g.ranks), None)
+        """The host that a rank or its groups name; None if none does."""
+        return self._hosts.get(rank)
+
+    @cached_property
+    def _hosts(self) -> Mapping[int, str]:
+        """Ranks with the hosts that they name, or else the first of their groups that names one."""
+        found = {entry.rank: entry.host for entry in self.ranks if entry.host is not None}
+        for group in self.groups:
+            if group.host is not None:
+                found = dict.fromkeys(group.ranks, group.host) | found
+        return found
 
 
 def default_placement(graph: Graph, hardware: Hardware) -> Placement:
@@ -129,7 +143,7 @@ def assume(hardware: Hardware, text: str) -> Hardware:
             f"`{text[:40]}` describes no hardware; write the number of "
             f"GPUs, at most {MAX_RANKS}, and the memory of each: `3x141GB`"
         )
-    return with_gpus(hardware, int(count), size)
+    return with_gpus(alone(hardware), int(count), size)
 
 
 def assume_hosts(hardware: Hardware, text: str) -> Hardware:

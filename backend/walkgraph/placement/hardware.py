@@ -85,9 +85,20 @@ def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
     return replace(hardware, devices=(*others, *gpus), topology=Topology(nodes=hardware.topology.nodes))
 
 
+def alone(hardware: Hardware) -> Hardware:
+    """The same host without a cluster."""
+    return replace(hardware, others=(), address="")
+
+
+def emptied(hardware: Hardware) -> Hardware:
+    """The same hosts as if nothing ran there."""
+    devices = (replace(device, free=device.total) for device in hardware.devices)
+    return replace(hardware, devices=tuple(devices), others=tuple(map(emptied, hardware.others)))
+
+
 def with_hosts(hardware: Hardware, count: int) -> Hardware:
     """A cluster of so many hosts like this one, `host0`, `host1` ..., of which the first plans."""
-    first, *others = (replace(hardware, host=f"host{i}", others=(), address="") for i in range(count))
+    first, *others = (replace(alone(hardware), host=f"host{i}") for i in range(count))
     return replace(first, others=tuple(others))
 
 

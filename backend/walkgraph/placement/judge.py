@@ -10,6 +10,7 @@ from walkgraph.placement.capacity.shards import judge_moves, judge_shards
 from walkgraph.placement.compiler.assignment import MOST_ALTERNATIVES, Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.named import judge_hosts, place_of
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
 from walkgraph.placement.transports import Transports, carries_all
 
@@ -25,12 +26,13 @@ def judge(
         )
     yield from _ranks(assignment, hardware)
     if placement.transport is not None:
-        hosts = {placement.host(entry.rank) or hardware.host for entry in placement.ranks}
+        hosts = {place_of(placement, hardware, entry.rank) for entry in placement.ranks}
         yield from _transport(placement.transport, transports, apart=len(hosts) > 1)
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
+    yield from judge_hosts(placement, hardware)
     yield from _too_many(assignment)
-    yield from judge_shards(assignment, catalogue)
+    yield from judge_shards(assignment, hardware, catalogue)
     yield from _unplaced(assignment)
     yield from _split_states(assignment)
     yield from _unavailable(assignment, catalogue)
@@ -143,34 +145,9 @@ def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) ->
         if rank not in ranks:
             message = f"there is no rank {rank}; add it to `ranks` or take one of {_list(sorted(ranks))}"
             yield Problem("unknown_rank", f"{at}/ranks/{index}", message)
-    if group.host is not None:
-        yield from _host(assignment, hardware, group, at)
     yield from _widths(group, at)
     if group.replicas > 1:
-        yield from _replicas(assignment, group, at)
-
-
-def _host(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
-    """Hosts that aren't known, that differ from another group's for the same rank, or that can only be planned for."""
-    names, found = [one.host for one in hardware.hosts], hardware.at(group.host or "")
-    if found is None:
-        first = "have it join the cluster" if hardware.address else "deploy to a cluster (`WALKGRAPH_BACKEND=ray`)"
-        message = (
-            f"there is no host `{group.host}`; {first}, use one of {_list(names)}, or plan for assumed ones "
-            f"(`walkgraph plan --gpus '2 hosts x 3x141GB'` has `host0` and `host1`)"
-        )
-        yield Problem("unknown_host", f"{at}/host", message)
-        return
-    for rank in group.ranks:
-        if (other := assignment.placement.host(rank)) != group.host:
-            message = f"rank {rank} is on host `{other}` by another group; name that, or take another rank"
-            yield Problem("two_hosts", f"{at}/host", message)
-    if group.host != hardware.host and not found.address:
-        message = (
-            f"host `{group.host}` is assumed: it can be planned for, not deployed to; name a host of a cluster "
-            f"(`WALKGRAPH_BACKEND=ray`), or remove `host` to deploy here"
-        )
-        yield _warn("several_hosts", f"{at}/host", message)
+        yield from _replicas(assignment, hardware, group, at)
 
 
 def _widths(group: Group, at: str) -> Iterator[Problem]:
@@ -182,17 +159,21 @@ def _widths(group: Group, at: str) -> Iterator[Problem]:
         yield Problem("rank_count", f"{at}/ranks", message)
 
 
-def _replicas(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
+def _replicas(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
     """Replicas on one rank, which could hold only one of them, and on one GPU, where they only take turns."""
-    devices = {entry.rank: entry.device for entry in assignment.placement.ranks}
+    placement = assignment.placement
+    devices = {entry.rank: (place_of(placement, hardware, entry.rank), entry.device) for entry in placement.ranks}
+    taken, used = set[int](), set[tuple[str, str]]()
     for index, rank in enumerate(group.ranks):
-        earlier = group.ranks[:index]
-        if rank in earlier:
+        place = devices.get(rank, ("", "cpu"))
+        if rank in taken:
             message = f"rank {rank} holds two replicas; give each a rank of its own"
             yield Problem("same_rank", f"{at}/ranks/{index}", message)
-        elif devices.get(rank, "cpu") != "cpu" and devices[rank] in {devices.get(other) for other in earlier}:
-            message = f"`{devices[rank]}` holds two replicas, which take turns on it; give each a GPU of its own"
+        elif place[1] != "cpu" and place in used:
+            message = f"`{place[1]}` holds two replicas, which take turns on it; give each a GPU of its own"
             yield _warn("shared_device", f"{at}/ranks/{index}", message)
+        taken.add(rank)
+        used.add(place)
 
 
 def _too_many(assignment: Assignment) -> Iterator[Problem]:

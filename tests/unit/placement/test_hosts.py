@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement, planned, sizes
 from walkgraph.errors import InvalidInput
-from walkgraph.placement.document import assume_hosts
+from walkgraph.placement.document import Placement, assume_hosts
 from walkgraph.placement.hardware import Device, Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.show import render
@@ -129,6 +129,48 @@ def test_hosts_that_cannot_be_say_what_to_do(
     (problem,) = (one for one in found.problems if one.severity == "error" and one.code == code)
     assert problem.pointer == pointer
     assert said in problem.message
+
+
+def located(place: Placement, **hosts: str) -> Placement:
+    """The placement with ranks that name their own hosts: `r1="far0"`."""
+    ranks = [entry.model_copy(update={"host": hosts.get(f"r{entry.rank}")}) for entry in place.ranks]
+    return place.model_copy(update={"ranks": tuple(ranks)})
+
+
+def copies_of(*hosts: str) -> PlanResult:
+    """A plan of two replicas on `cuda:0` of hosts."""
+    where = placement(at(0, "*", ranks=(0, 1), replicas=2), devices=("cuda:0", "cuda:0"))
+    named = located(where, r0=hosts[0], r1=hosts[1])
+    return plan(duet(), named, cluster(32 * GIB, 32 * GIB), CATALOGUE, sizes())
+
+
+def test_ranks_of_one_group_are_on_the_hosts_that_they_name() -> None:
+    found = copies_of("far0", "far1")
+    assert found.plan is not None, found.problems
+    assert [rank.host for rank in found.plan.ranks] == ["far0", "far1"]
+    assert "shared_device" not in {problem.code for problem in found.problems}
+    assert ("shared_device", "/groups/1/ranks/1") in codes(copies_of("far0", "far0"))
+    assert ("unknown_host", "/ranks/1/host") in codes(copies_of("far0", "nowhere"))
+    assert ("several_hosts", "/ranks/0/host") in codes(found)
+
+
+def test_a_rank_that_names_its_host_goes_before_its_groups() -> None:
+    where = located(placement(at(1, "llm", host="far0"), devices=("cpu", "cpu")), r1="far1")
+    found = plan(duet(), where, cluster(GIB, GIB), CATALOGUE, sizes())
+    (problem,) = (one for one in found.problems if one.code == "two_hosts")
+    assert (problem.pointer, problem.severity) == ("/groups/1/host", "error")
+    assert "rank 1 is on host `far1` by itself" in problem.message
+
+
+@pytest.mark.parametrize(("hosts", "refused"), [(("far0", "far0"), False), (("far0", "far1"), True)])
+def test_shards_stay_on_one_host(hosts: tuple[str, str], refused: bool) -> None:
+    where = placement(at(0, "*", ranks=(0, 1), tensor_parallel=2), devices=("cuda:0", "cuda:1"))
+    both = replace(hardware(32 * GIB, 32 * GIB), others=())
+    among = replace(hardware(), others=tuple(replace(both, host=name) for name in ("far0", "far1")))
+    found = plan(duet(), located(where, r0=hosts[0], r1=hosts[1]), among, CATALOGUE, sizes())
+    told = [problem.message for problem in found.problems if problem.pointer == "/groups/1/ranks/1"]
+    assert ([*told] == []) is not refused, told
+    assert all("across the hosts `far0` and `far1`" in message for message in told)
 
 
 def test_a_transport_that_is_named_must_reach_the_other_host() -> None:

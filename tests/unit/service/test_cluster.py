@@ -60,6 +60,33 @@ async def test_a_plan_over_hosts_gets_their_network(settings: Settings) -> None:
         assert [rank.host for rank in spread.plan.ranks] == ["far"]
 
 
+async def test_hosts_can_be_planned_for_as_if_nothing_ran_there(settings: Settings) -> None:
+    cluster = Cluster("far")
+    full = [replace(device, free=0) for device in cluster.hardware.others[0].devices]
+    cluster.hardware = replace(cluster.hardware, others=(replace(cluster.hardware.others[0], devices=tuple(full)),))
+    async with serving(settings, FakeFleet(), cluster) as service:
+        now = (await service.http.post("/api/v1/plans", json=BODY)).json()
+        then = (await service.http.post("/api/v1/plans", json={**BODY, "hardware": "cluster"})).json()
+    assert (now["ok"], then["ok"], then["deployable"]) == (False, True, True)
+    assert [rank["host"] for rank in then["ranks"]] == ["far"]
+    assert {device["host"] for device in then["devices"]} == {"near", "far"}
+    assert all(device["free"] == device["total"] for device in then["devices"])
+
+
+async def test_hosts_can_be_assumed(settings: Settings) -> None:
+    placed = {**FAR, "groups": [{"nodes": ["*"], "ranks": [0], "host": "host1"}]}
+    placed["ranks"] = [{"rank": 0, "device": "cuda:2"}]
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+        body = {"graph": "shapes", "placement": placed}
+        plan = (await service.http.post("/api/v1/plans", json={**body, "hardware": "2 hosts x 3x80GB"})).json()
+        assert (plan["ok"], plan["deployable"]) == (True, False)
+        assert {(device["host"], device["name"]) for device in plan["devices"]} == {
+            (f"host{i}", name) for i in (0, 1) for name in ("cpu", "cuda:0", "cuda:1", "cuda:2")
+        }
+        alone = (await service.http.post("/api/v1/plans", json={"graph": "shapes", "hardware": "1x80GB"})).json()
+        assert {device["host"] for device in alone["devices"]} == {find_hardware().host}
+
+
 async def test_hosts_are_listed_with_the_ranks_that_run_there(settings: Settings) -> None:
     cluster = Cluster("far", "idle")
     async with serving(settings, FakeFleet(), cluster) as service:

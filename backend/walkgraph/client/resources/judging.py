@@ -20,7 +20,8 @@ class JudgingCalls:
 
     @described
     def plan(self, graph: Any, placement: Any | None = None, hardware: str | None = None) -> Call[shown.Plan]:
-        """Plan a graph. `hardware`: GPUs that need not exist here, such as `3x141GB`."""
+        """Plan a graph. `hardware`: GPUs that need not exist here, such as `3x141GB` or `2 hosts x 3x141GB`; or
+        `cluster`, the hosts of the service's cluster, as if nothing ran there."""
         body = {"graph": graph, "placement": placement, "hardware": hardware}
         return send("POST", "/api/v1/plans", {key: value for key, value in body.items() if value is not None})
 

@@ -1,6 +1,6 @@
 """Problems and warnings about groups of a placement whose ranks are shards."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from walkgraph.graph.catalogue import Catalogue, Component
 from walkgraph.graph.language.shaping import component_of
@@ -8,6 +8,8 @@ from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.named import place_of
 from walkgraph.placement.sizes import WeightSizes
 from walkgraph.placement.tables import Plan
 
@@ -15,7 +17,7 @@ _WIDTHS = {"tensor_parallel": "weights", "sequence_parallel": "flow steps"}
 """Field by which a group divides -> what it divides."""
 
 
-def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Problem]:
+def judge_shards(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> Iterator[Problem]:
     """Problems of groups with shards that need no tables."""
     for index, group in enumerate(assignment.placement.groups):
         yield from _experts(group, f"/groups/{index}")
@@ -23,7 +25,7 @@ def judge_shards(assignment: Assignment, catalogue: Catalogue) -> Iterator[Probl
             continue
         yield from _mixed(assignment, index)
         if len(group.ranks) == group.width * group.replicas:
-            yield from _ranks(assignment, group, f"/groups/{index}")
+            yield from _ranks(assignment, hardware, group, f"/groups/{index}")
         yield from _nodes(assignment, catalogue, index)
 
 
@@ -92,24 +94,26 @@ def _width(group: Group) -> str:
     return "sequence_parallel" if group.sequence_parallel > 1 else "tensor_parallel"
 
 
-def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
-    devices = {entry.rank: entry.device for entry in assignment.placement.ranks}
+_Place = tuple[str, str]
+"""A host and a device."""
+
+
+def _ranks(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
+    placement, seen = assignment.placement, set[int]()
+    places = {entry.rank: (place_of(placement, hardware, entry.rank), entry.device) for entry in placement.ranks}
     for position, rank in enumerate(group.ranks):
-        if rank in group.ranks[:position]:
+        first = group.ranks[position - position % group.width]
+        if rank in seen:
             message = f"rank {rank} is given twice; each shard needs a rank of its own"
             yield Problem("duplicate_rank", f"{at}/ranks/{position}", message)
-        elif (devices.get(rank) == "cpu") != (devices.get(first := assignment.shards(Rank(rank))[0]) == "cpu"):
-            message = f"ranks {first} and {rank} would share nodes across a GPU and a CPU; take one kind"
-            yield Problem("mixed_devices", f"{at}/ranks/{position}", message)
-        elif devices.get(rank) != "cpu" and (twin := _twin(assignment, devices, rank)) is not None:
-            message = (
-                f"ranks {twin} and {rank} hold shards of the same nodes on `{devices.get(rank)}`; take another GPU"
-            )
-            yield Problem("shared_device", f"{at}/ranks/{position}", message)
+        elif rank in places and first in places:
+            shards = group.ranks[position - position % group.width : position]
+            yield from _apart(places, shards, first, rank, f"{at}/ranks/{position}")
+        seen.add(rank)
     for index, other in enumerate(assignment.placement.groups):
-        for position, rank in enumerate(other.ranks):
-            first = assignment.shards(Rank(rank))[0] if rank in group.ranks else rank
-            if rank != first and other.ranks != group.ranks:
+        for position, rank in enumerate(other.ranks if other.ranks != group.ranks else ()):
+            first = assignment.shards(Rank(rank))[0] if rank in seen else rank
+            if rank != first:
                 message = (
                     f"rank {rank} holds a shard of what rank {first} serves and nothing else; take rank {first}, or "
                     f"another one on the same device"
@@ -117,14 +121,24 @@ def _ranks(assignment: Assignment, group: Group, at: str) -> Iterator[Problem]:
                 yield Problem("shared_shard", f"/groups/{index}/ranks/{position}", message)
 
 
-def _twin(assignment: Assignment, devices: Mapping[int, str], rank: int) -> int | None:
-    """An earlier shard on the same device."""
-    for other in assignment.shards(Rank(rank)):
-        if other == rank:
-            return None
-        if devices.get(other) == devices.get(rank):
-            return other
-    return None
+def _apart(places: Mapping[int, _Place], earlier: Sequence[int], first: int, rank: int, at: str) -> Iterator[Problem]:
+    """Why a rank can't hold a shard beside those before it, of which `first` serves."""
+    (host, device), (home, other) = places[rank], places[first]
+    if host != home:
+        message = (
+            f"ranks {first} and {rank} would share nodes across the hosts `{home}` and `{host}`; place all shards on "
+            f"one, and another replica on the other"
+        )
+        yield Problem("unsupported", at, message)
+    elif (device == "cpu") != (other == "cpu"):
+        message = f"ranks {first} and {rank} would share nodes across a GPU and a CPU; take one kind"
+        yield Problem("mixed_devices", at, message)
+    elif (
+        device != "cpu"
+        and (twin := next((one for one in earlier if places.get(one) == places[rank]), None)) is not None
+    ):
+        message = f"ranks {twin} and {rank} hold shards of the same nodes on `{device}`; take another GPU"
+        yield Problem("shared_device", at, message)
 
 
 def _nodes(assignment: Assignment, catalogue: Catalogue, index: int) -> Iterator[Problem]:

@@ -181,6 +181,7 @@ def problems_shown(problems: Iterable[Problem], prefix: str = "") -> list[answer
 def devices_shown(host: Hardware) -> list[plans.Device]:
     return [
         plans.Device(
+            host=host.host,
             name=d.name,
             title=d.label,
             total=d.total,
@@ -193,7 +194,7 @@ def devices_shown(host: Hardware) -> list[plans.Device]:
 
 
 def links_shown(host: Hardware) -> list[plans.Link]:
-    return [plans.Link(**vars(link)) for link in host.topology.links]
+    return [plans.Link(host=host.host, **vars(link)) for link in host.topology.links]
 
 
 class Resolved(NamedTuple):

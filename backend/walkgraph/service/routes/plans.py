@@ -4,8 +4,8 @@ from fastapi import APIRouter
 
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.capacity.budget import Copy
-from walkgraph.placement.document import assume
-from walkgraph.placement.hardware import Hardware, find_hardware
+from walkgraph.placement.document import CLUSTER, assume_hosts
+from walkgraph.placement.hardware import Hardware, emptied, find_hardware
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
@@ -18,7 +18,7 @@ from walkgraph.service.deployments.judging import (
     problems_shown,
     resolve,
 )
-from walkgraph.service.deps import ServicesDep
+from walkgraph.service.deps import Services, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.schemas.answers import Answer
@@ -30,23 +30,29 @@ router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRou
 
 @router.post("")
 async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Plan]:
-    """The plan, or all reasons why there is none. Running deployments' memory counts as taken; with `hardware`, empty
-    GPUs are assumed instead."""
+    """The plan, or all reasons why there is none. Running deployments' memory counts as taken; with `hardware`, the
+    hosts of the cluster or GPUs are assumed instead, all of them empty."""
     graph = await resolve(services.store, "graph", request.graph)
     placement = await resolve(services.store, "placement", request.placement)
     roots = services.settings.checkpoint_roots
-    if request.hardware is None:
-        host, running = await services.hosts(), services.deployments.plans()
-    else:
-        host, running = _assumed(await off_loop(find_hardware), request.hardware), []
+    host = await _hardware(services, request.hardware)
+    running = services.deployments.plans() if request.hardware is None else []
     known = await services.task_graphs.around(graph.value)
     judged = await off_loop(judge, graph.value, placement.value, running, roots, host, known)
     return await off_loop(_shown, judged)
 
 
+async def _hardware(services: Services, assumed: str | None) -> Hardware:
+    """What to plan for. `assumed`: as in a request. Raises HostsUnknown, Unprocessable."""
+    if assumed not in (None, CLUSTER):
+        return _assumed(await off_loop(find_hardware), assumed)
+    found = await services.hosts() or await off_loop(find_hardware)
+    return found if assumed is None else emptied(found)
+
+
 def _assumed(host: Hardware, text: str) -> Hardware:
     try:
-        return assume(host, text)
+        return assume_hosts(host, text)
     except InvalidInput as error:
         raise Unprocessable(str(error), [Fault("/hardware", "bad_hardware", str(error))]) from None
 
@@ -64,8 +70,8 @@ def _shown(judged: Judged) -> answers.Plan:
         problems=problems,
         placement=judged.placement_document if judged.placement else None,
         ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
-        devices=devices_shown(judged.hardware),
-        links=links_shown(judged.hardware),
+        devices=[device for host in judged.hardware.hosts for device in devices_shown(host)],
+        links=[link for host in judged.hardware.hosts for link in links_shown(host)],
         routes=[answers.Route(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         handed=[answers.Handed(**vars(route)) for route in given],
         copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
@@ -112,6 +118,7 @@ def _loops(plan: Plan) -> list[answers.Loop]:
 def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> answers.PlannedRank:
     return answers.PlannedRank(
         rank=rank.rank,
+        host=rank.host or judged.hardware.host,
         device=rank.device,
         nodes=[plan.nodes[node].name for node in rank.nodes],
         kv_bytes=rank.kv_bytes,

@@ -8,6 +8,7 @@ Scalar = bool | int | float | str
 
 
 class Device(TypedDict):
+    host: str
     name: str
     """`cpu` or `cuda:N`."""
     title: str
@@ -16,14 +17,15 @@ class Device(TypedDict):
     """Bytes."""
     free: int
     hypothetical: bool
-    """Not in this machine."""
+    """Not in this host."""
     numa: int | None
     """The NUMA node of a GPU; None on a machine with one node, and where it isn't known."""
 
 
 class Link(TypedDict):
-    """The way between two GPUs."""
+    """The way between two GPUs of a host."""
 
+    host: str
     first: str
     """`cuda:N`."""
     second: str
@@ -36,6 +38,7 @@ class Link(TypedDict):
 
 class PlannedRank(TypedDict):
     rank: int
+    host: str
     device: str
     nodes: list[str]
     kv_bytes: int
@@ -117,9 +120,10 @@ class Plan(TypedDict):
     ranks: list[PlannedRank]
     """Ranks with their needs, even where they don't fit; empty if the placement can't be laid out."""
     devices: list[Device]
-    """The devices to place on, with the memory that running deployments leave free."""
+    """The devices to place on, with the memory that running deployments leave free; those of the host that plans are
+    first."""
     links: list[Link]
-    """The ways between GPUs of this machine, as far as the driver knows them."""
+    """The ways between GPUs of one host, as far as the driver knows them."""
     routes: list[Route]
     handed: list[Handed]
     copies: list[Copy]

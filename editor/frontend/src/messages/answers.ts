@@ -104,6 +104,7 @@ export interface VersionEntry {
 }
 
 export interface DeviceShown {
+  host: string;
   /** `cpu`, `cuda:0`. */
   name: string;
   title: string;
@@ -115,8 +116,9 @@ export interface DeviceShown {
   numa?: number | null;
 }
 
-/** The way between two GPUs. */
+/** The way between two GPUs of a host. */
 export interface LinkShown {
+  host: string;
   first: string;
   second: string;
   /** Over NVLink; below PCIe switches; over a PCIe host bridge; within a NUMA node; between NUMA nodes. */
@@ -127,6 +129,7 @@ export interface LinkShown {
 
 export interface RankShown {
   rank: number;
+  host: string;
   device: string;
   nodes: string[];
   kv_bytes: number;
@@ -196,8 +199,9 @@ export interface PlanShown {
   problems: Problem[];
   placement: unknown;
   ranks: RankShown[];
+  /** Those of the host that plans are first. */
   devices: DeviceShown[];
-  /** Between GPUs of this machine, as far as they are known. */
+  /** Between GPUs of one host, as far as they are known. */
   links?: LinkShown[];
   routes: RouteShown[];
   handed: HandedShown[];

@@ -1,4 +1,5 @@
 // Where components run: ranks as lanes, what fills their memory, and what goes over between them.
+import { Server } from "lucide-react";
 import { useLayoutEffect, useMemo, useRef, useState } from "react";
 import { locate, go } from "../store/locate";
 import { useEditor, useEditorState } from "../store/react";
@@ -8,17 +9,18 @@ import { ProblemList } from "./board/bits";
 import { BoardContext, NEW_RANK, type Board } from "./board/board";
 import type { Crossing } from "./model/crossings";
 import { CrossingTable } from "./CrossingTable";
-import { addRank, explicit, nextDevice, removeRank, setDevice } from "../document/placement/edits";
+import { explicit, removeRank, setDevice } from "../document/placement/edits";
+import { setHost } from "../document/placement/hosts";
 import { GroupTable } from "./GroupTable";
 import { edgeLane } from "./board/ChipView";
-import type { Chip } from "./model/lanes";
+import type { Chip, Lane } from "./model/lanes";
 import { LaneView, NewLane, UnplacedLane } from "./board/LaneView";
 import { Lines } from "./board/Lines";
 import { isReadable } from "../document/placement/resolve";
 import { OpenDialog, SaveDialog } from "./StoredDialog";
 import { Scope, Toolbar, Totals } from "./Toolbar";
 import { useBoardState, type BoardState } from "./board/useBoard";
-import { useDrag } from "./board/useDrag";
+import { useDrag, type Drag, type DragSource } from "./board/useDrag";
 import { WalksDialog } from "./WalksDialog";
 import { strings } from "../strings";
 
@@ -177,9 +179,10 @@ function widths(board: Board, chip: Chip): MenuEntry[] {
 }
 
 function Lanes({ state }: { state: BoardState }) {
-  const { board, edit, focus, lit, devices } = state;
+  const { board, focus, lit } = state;
   const { lanes, fixed } = board;
   const { drag, source } = useDrag(board);
+  const several = new Set([...board.hosts, ...lanes.lanes.map((lane) => lane.host)]).size > 1;
   const area = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const key = focus.current;
@@ -191,28 +194,17 @@ function Lanes({ state }: { state: BoardState }) {
     <div className="lanes-scroll">
       <div className="lanes" ref={area}>
         {lanes.unplaced.length > 0 && <UnplacedLane chips={lanes.unplaced} drag={drag} source={source} />}
-        {lanes.lanes.map((lane) => (
-          <LaneView
-            key={lane.rank}
-            lane={lane}
+        {byHost(lanes.lanes).map((those) => (
+          <HostOfLanes
+            key={those[0]?.rank}
+            lanes={those}
+            several={several}
+            state={state}
             drag={drag}
             source={source}
-            onDevice={(rank, device) =>
-              edit(strings.placement.deviceOfRank(rank), (current) => setDevice(current, rank, device))
-            }
-            onRemove={(rank) =>
-              edit(strings.placement.removeRank(rank), (current) => removeRank(current, board.graph, rank))
-            }
           />
         ))}
-        {!fixed && (
-          <NewLane
-            drag={drag}
-            onAdd={() =>
-              edit(strings.placement.addARank, (current) => addRank(current, nextDevice(current, devices)).placement)
-            }
-          />
-        )}
+        {!fixed && <NewLane drag={drag} onAdd={board.add} />}
         <Lines area={area} crossings={lit} lanes={lanes} />
       </div>
       {drag && (
@@ -223,6 +215,58 @@ function Lanes({ state }: { state: BoardState }) {
         </div>
       )}
     </div>
+  );
+}
+
+/** Lanes that stand together, host by host. */
+function byHost(lanes: readonly Lane[]): Lane[][] {
+  const found = Map.groupBy(lanes, (lane) => lane.host);
+  return [...found.values()];
+}
+
+interface HostProps {
+  lanes: readonly Lane[];
+  /** There are several hosts. */
+  several: boolean;
+  state: BoardState;
+  drag: Drag | null;
+  source: DragSource;
+}
+
+/** The lanes of a host, under its name if there are several hosts. */
+function HostOfLanes({ lanes, several, state, drag, source }: HostProps) {
+  const { board, edit } = state;
+  const host = lanes[0]?.host ?? "";
+  const shown = lanes.map((lane) => (
+    <LaneView
+      key={lane.rank}
+      lane={lane}
+      drag={drag}
+      source={source}
+      onDevice={(rank, device) =>
+        edit(strings.placement.deviceOfRank(rank), (current) => setDevice(current, rank, device))
+      }
+      onHost={(rank, name) =>
+        edit(strings.placement.hostOfRank(rank), (current) =>
+          setHost(current, rank, name === board.hosts[0] ? null : name),
+        )
+      }
+      onRemove={(rank) =>
+        edit(strings.placement.removeRank(rank), (current) => removeRank(current, board.graph, rank))
+      }
+    />
+  ));
+  if (!several) return shown;
+  const name = host || strings.placement.thisMachine;
+  const gone = board.hosts.length > 0 && !board.hosts.includes(host);
+  return (
+    <section className="host" aria-label={strings.placement.host(name)}>
+      <h2>
+        <Server size={13} aria-hidden /> {name}
+        {gone && <span className="bad"> {strings.placement.isNotThere}</span>}
+      </h2>
+      <div className="host-lanes">{shown}</div>
+    </section>
   );
 }
 

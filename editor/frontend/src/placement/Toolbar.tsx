@@ -6,7 +6,8 @@ import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Input, Select } from "../ui/kit";
 import { Figures, type Figure } from "../ui/Figures";
 import { showBytes } from "../ui/words";
-import { estimate, parseHardware } from "./model/memory";
+import { CLUSTER, hardwareText, parseHardware, type Assumed } from "./model/hardware";
+import { estimate, hostsOf } from "./model/memory";
 import { strings } from "../strings";
 
 interface ToolbarProps {
@@ -80,39 +81,49 @@ function Verdict({ plan, problem, planning }: { plan: PlanShown | null; problem:
   );
 }
 
-const DEFAULT = { count: 3, gigabytes: 141 };
+const DEFAULT: Assumed = { hosts: 1, count: 3, gigabytes: 141 };
 
-/** This machine, or GPUs that need not be here. */
+/** What runs here, with what is free now or all of it, or hosts and GPUs that need not be here. */
 function Hardware() {
   const editor = useEditor();
-  const hardware = useEditorState((state) => state.planned.hardware);
+  const { hardware, plan } = useEditorState((state) => state.planned);
   const set = (text: string) => editor.store.setState({ planned: { ...editor.state.planned, hardware: text } });
   const assumed = parseHardware(hardware);
+  const fresh = { here: "", [CLUSTER]: CLUSTER, assumed: hardwareText(DEFAULT) };
+  const several = hostsOf(plan).length > 1 && !assumed;
   return (
     <span className="hardware">
       <Select
         aria-label={strings.placement.plan}
-        value={assumed ? "assumed" : "here"}
-        onChange={(value) => set(value === "here" ? "" : `${DEFAULT.count}x${DEFAULT.gigabytes}GB`)}
+        value={assumed ? "assumed" : hardware || "here"}
+        onChange={(value) => set(fresh[value as keyof typeof fresh])}
         options={[
-          { value: "here", label: strings.placement.forThisMachine },
+          { value: "here", label: several ? strings.placement.forTheCluster : strings.placement.forThisMachine },
+          { value: CLUSTER, label: strings.placement.withNothingElseRunning },
           { value: "assumed", label: strings.placement.asIfThereWere },
         ]}
       />
       {assumed && (
         <>
           <NumberField
+            label={strings.placement.numberOfHosts}
+            value={assumed.hosts}
+            most={64}
+            onChange={(hosts) => set(hardwareText({ ...assumed, hosts }))}
+          />
+          <span>{strings.placement.hostsOf}</span>
+          <NumberField
             label={strings.placement.numberOfGpus}
             value={assumed.count}
             most={64}
-            onChange={(count) => set(`${count}x${assumed.gigabytes}GB`)}
+            onChange={(count) => set(hardwareText({ ...assumed, count }))}
           />
           <span aria-hidden>×</span>
           <NumberField
             label={strings.placement.memoryOfEachInGb}
             value={assumed.gigabytes}
             most={4096}
-            onChange={(gigabytes) => set(`${assumed.count}x${gigabytes}GB`)}
+            onChange={(gigabytes) => set(hardwareText({ ...assumed, gigabytes }))}
           />
           <span>{strings.placement.gbGpus}</span>
         </>

@@ -23,7 +23,7 @@ export const deploy = {
   undeploy: "Undeploy",
   deploy: "Deploy",
   thePlanAssumesGpusDeploying: (hardware: string) =>
-    `The plan assumes GPUs (${hardware}); deploying plans again for this machine.`,
+    `The plan assumes other hardware (${hardware}); deploying plans again for what is free now.`,
   theServingVersion: "The serving version",
   serves: (tasks: string) => `Serves ${tasks}.`,
   theNextVersion: "The next version",

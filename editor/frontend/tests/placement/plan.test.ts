@@ -4,11 +4,14 @@ import { join } from "node:path";
 import { createElement } from "react";
 import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
+import type { DeviceShown, RankShown } from "../../src/messages/answers";
+import { setHost } from "../../src/document/placement/hosts";
 import type { GraphDocument } from "../../src/document/types";
 import { broadcasts, crossingsOf, movesOf, transportWords } from "../../src/placement/model/crossings";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { lanesOf, moveChips, replicateChips, spanTo, widenChips } from "../../src/placement/model/lanes";
-import { estimate, laneMemory, parseHardware, parseMemory, partOf } from "../../src/placement/model/memory";
+import { hardwareText, parseHardware } from "../../src/placement/model/hardware";
+import { estimate, laneMemory, parseMemory, partOf } from "../../src/placement/model/memory";
 import type { PlacementDocument } from "../../src/document/placement/schema.generated";
 import { found, graph, problem, ROOT } from "./plans";
 
@@ -34,9 +37,10 @@ describe("memory", () => {
 
   it("counts neighbours on the same device, and what others hold of it", () => {
     const { plan } = found("ok");
-    const device = { name: "cpu", title: "", total: 100, free: 70, hypothetical: false };
+    const device = { host: "here", name: "cpu", title: "", total: 100, free: 70, hypothetical: false };
     const ranks = [0, 1].map((rank) => ({
       rank,
+      host: "here",
       device: "cpu",
       nodes: [],
       kv_bytes: 0,
@@ -53,6 +57,17 @@ describe("memory", () => {
       limit: 100,
       scale: 110,
     });
+  });
+
+  it("is that of the rank's own host", () => {
+    const { plan } = found("ok");
+    const [rank] = plan.ranks as [RankShown];
+    const own = plan.devices.find((device) => device.name === rank.device) as DeviceShown;
+    const far = { ...own, host: "far", free: 5, total: 9 };
+    const twin = { ...rank, rank: 9, host: "far", capacity: 7 };
+    const both = { ...plan, devices: [...plan.devices, far], ranks: [...plan.ranks, twin] };
+    expect(laneMemory(both, rank)).toEqual(laneMemory(plan, rank));
+    expect(laneMemory(both, twin)).toMatchObject({ device: far, elsewhere: 4, neighbours: 0, deviceOver: 2 });
   });
 
   it("adds up all ranks", () => {
@@ -78,12 +93,24 @@ describe("memory", () => {
     ]);
     for (const wrong of ["0", "lots", "2 gib", "-1", "99999999999999999999"])
       expect(parseMemory(wrong)).toHaveProperty("error");
-    expect(parseHardware("3x141GB")).toEqual({ count: 3, gigabytes: 141 });
-    for (const wrong of ["", "3", "0x80GB", "3x0GB", "3x80"]) expect(parseHardware(wrong)).toBeNull();
+    expect(parseHardware("3x141GB")).toEqual({ hosts: 1, count: 3, gigabytes: 141 });
+    expect(parseHardware("64 hosts x 8x141GB")).toEqual({ hosts: 64, count: 8, gigabytes: 141 });
+    for (const text of ["3x141GB", "64 hosts x 8x141GB"])
+      expect(hardwareText(parseHardware(text) ?? { hosts: 0, count: 0, gigabytes: 0 })).toBe(text);
+    for (const wrong of ["", "cluster", "3", "0x80GB", "3x0GB", "3x80", "0 hosts x 3x80GB", "2 hosts"])
+      expect(parseHardware(wrong)).toBeNull();
   });
 });
 
 describe("lanes", () => {
+  it("puts those of one host together, each with its name", () => {
+    const { placement } = found("ok");
+    const hosts = (named: PlacementDocument) =>
+      lanesOf(named, graph, [], "near").lanes.map(({ rank, host }) => `${rank} ${host}`);
+    expect(hosts(placement)).toEqual(["0 near", "1 near", "2 near"]);
+    expect(hosts(setHost(placement, 1, "far"))).toEqual(["0 near", "2 near", "1 far"]);
+  });
+
   it("has one chip for every node on every rank that it is on", () => {
     const { lanes, unplaced } = lanesOf(found("apart").placement, graph);
     expect(unplaced).toEqual([]);
@@ -305,11 +332,15 @@ describe("what a transport does", () => {
     const crossing = { transport: "cuda_ipc", source: 2, target: 0 };
     const linked = (kind: "nvlink" | "system", peers: boolean) => ({
       ...plan,
-      links: [{ first: "cuda:0", second: "cuda:2", kind, peers }],
+      links: [{ host: "here", first: "cuda:0", second: "cuda:2", kind, peers }],
     });
     expect(transportWords(crossing, plan)).toBe("from GPU to GPU");
     expect(transportWords(crossing, linked("nvlink", true))).toBe("from GPU to GPU, over NVLink");
     expect(transportWords({ ...crossing, source: 1 }, linked("nvlink", true))).toBe("from GPU to GPU");
+    const apart = linked("nvlink", true).ranks.map((rank) => (rank.rank === 2 ? { ...rank, host: "far" } : rank));
+    expect(transportWords({ ...crossing, transport: "nixl" }, { ...linked("nvlink", true), ranks: apart })).toBe(
+      "over the network between hosts",
+    );
     expect(transportWords({ ...crossing, transport: "shm" }, linked("system", true))).toBe("through shared memory");
     expect(transportWords({ ...crossing, transport: "shm" }, linked("system", false))).toBe(
       "through shared memory, as the GPUs can't read each other's memory",

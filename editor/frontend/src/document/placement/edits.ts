@@ -1,5 +1,6 @@
 // Edits of the placement document: pure, the same object when nothing changes, unknown fields kept.
 import type { GraphDocument } from "../types";
+import { hostOf } from "./hosts";
 import { ALL, groupOf, ranksOfNode, walksOfNodes } from "./resolve";
 import type { Group, PlacementDocument } from "./schema.generated";
 import { fieldsOf, sameWidth, WHOLE, widthOf, type Width } from "./width";
@@ -50,15 +51,17 @@ export function assign(
   return { ...base, groups: promoted(pruned(groups, wish), wish) };
 }
 
-/** The lowest free number, on a device. */
+/** The lowest free number, on a device of a host (null: the one that plans). */
 export function addRank(
   placement: PlacementDocument,
   device: string,
+  host: string | null = null,
 ): { placement: PlacementDocument; rank: number } {
   const taken = new Set(placement.ranks.map((entry) => entry.rank));
   let rank = 0;
   while (taken.has(rank)) rank += 1;
-  return { placement: { ...placement, ranks: [...placement.ranks, { rank, device }] }, rank };
+  const entry = { rank, device, ...(host === null ? {} : { host }) };
+  return { placement: { ...placement, ranks: [...placement.ranks, entry] }, rank };
 }
 
 /** Take a rank away. Its nodes go to `to` (the lowest other one); higher ranks move down, as ranks have no gaps. */
@@ -332,8 +335,9 @@ export function resizeGroup(
   const free = placement.ranks.map((entry) => entry.rank).filter((rank) => !group.ranks.includes(rank));
   let wider = placement;
   const ranks = [...group.ranks, ...free].slice(0, value * other);
+  const host = hostOf(placement, group.ranks[0] ?? NaN);
   while (ranks.length < value * other) {
-    const added = addRank(wider, nextDevice(wider));
+    const added = addRank(wider, nextDevice(wider, [], host), group.host == null ? host : null);
     wider = added.placement;
     ranks.push(added.rank);
   }
@@ -341,16 +345,22 @@ export function resizeGroup(
   return setGroup(wider, index, { ranks, ...fields });
 }
 
-/** For one more rank: a GPU that no rank has, of those there are; else the next number, or `cpu` without GPUs. */
-export function nextDevice(placement: PlacementDocument, devices: readonly string[] = []): string {
-  const taken = new Set(placement.ranks.map((entry) => entry.device));
+/**
+ * For one more rank of a host (null: the one that plans): a GPU that no rank has, of those there are; else the next
+ * number, or `cpu` without GPUs.
+ */
+export function nextDevice(
+  placement: PlacementDocument,
+  devices: readonly string[] = [],
+  host: string | null = null,
+): string {
+  const here = placement.ranks.filter((entry) => hostOf(placement, entry.rank) === host);
+  const taken = new Set(here.map((entry) => entry.device));
   const gpus = devices.filter((device) => device.startsWith("cuda:"));
   const free = gpus.find((device) => !taken.has(device));
   if (free !== undefined) return free;
-  if (devices.length > 0) return placement.ranks.at(-1)?.device ?? devices[0] ?? "cpu";
-  const numbers = placement.ranks.flatMap(({ device }) =>
-    device.startsWith("cuda:") ? [Number(device.slice(5))] : [],
-  );
+  if (devices.length > 0) return here.at(-1)?.device ?? devices[0] ?? "cpu";
+  const numbers = here.flatMap(({ device }) => (device.startsWith("cuda:") ? [Number(device.slice(5))] : []));
   return numbers.length === 0 ? "cpu" : `cuda:${Math.max(...numbers) + 1}`;
 }
 

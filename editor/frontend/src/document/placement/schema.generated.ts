@@ -42,7 +42,7 @@ export type Replicas = number;
  */
 export type Memory = number | string | null;
 /**
- * The host of its ranks. None: that of other groups with these ranks, or else the one that plans.
+ * The host of its ranks. None: that which they or other groups name, or else the one that plans.
  */
 export type Host = string | null;
 /**
@@ -52,6 +52,10 @@ export type Precision = ("bf16" | "fp8" | "int4") | null;
 export type Groups = Group[];
 export type Rank = number;
 export type Device = string;
+/**
+ * The host of this rank, for groups that span several. None: that of its groups.
+ */
+export type Host1 = string | null;
 export type Ranks1 = RankDevice[];
 /**
  * The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge.
@@ -82,4 +86,5 @@ export interface Group {
 export interface RankDevice {
   rank: Rank;
   device: Device;
+  host?: Host1;
 }

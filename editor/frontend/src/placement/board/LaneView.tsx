@@ -7,7 +7,7 @@ import { ProblemList, RankMark } from "./bits";
 import { NEW_RANK, useBoard } from "./board";
 import { ChipView } from "./ChipView";
 import type { Chip, Lane } from "../model/lanes";
-import { laneMemory } from "../model/memory";
+import { devicesOf, laneMemory } from "../model/memory";
 import { MemoryBar } from "./MemoryBar";
 import { rankColor } from "../model/ranks";
 import type { Drag, DragSource } from "./useDrag";
@@ -18,10 +18,11 @@ interface LaneProps {
   drag: Drag | null;
   source: DragSource;
   onDevice: (rank: number, device: string) => void;
+  onHost: (rank: number, host: string) => void;
   onRemove: (rank: number) => void;
 }
 
-export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) {
+export function LaneView({ lane, drag, source, onDevice, onHost, onRemove }: LaneProps) {
   const board = useBoard();
   const { rank, device } = lane;
   const shown = board.plan?.ranks.find((entry) => entry.rank === rank);
@@ -48,6 +49,7 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
           </IconButton>
         )}
       </header>
+      {!board.fixed && <HostSelect lane={lane} onHost={onHost} />}
       {shown && board.plan ? (
         <MemoryBar memory={laneMemory(board.plan, shown)} rank={rank} />
       ) : (
@@ -137,9 +139,26 @@ function Chips({
   );
 }
 
+/** Another host for a rank, where there are several. */
+function HostSelect({ lane, onHost }: { lane: Lane; onHost: LaneProps["onHost"] }) {
+  const { hosts } = useBoard();
+  const known = hosts.includes(lane.host);
+  const options = known ? hosts : [lane.host, ...hosts];
+  if (options.length < 2) return null;
+  return (
+    <Select
+      aria-label={strings.placement.hostOfRank(lane.rank)}
+      aria-invalid={!known}
+      value={lane.host}
+      onChange={(host) => onHost(lane.rank, host)}
+      options={options.map((value) => ({ value, label: strings.placement.onHost(value) }))}
+    />
+  );
+}
+
 function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onDevice"] }) {
   const { plan, fixed } = useBoard();
-  const devices = plan?.devices ?? [];
+  const devices = plan ? devicesOf(plan, lane.host) : [];
   const known = devices.some((device) => device.name === lane.device);
   const label = (name: string) => {
     const device = devices.find((entry) => entry.name === name);

@@ -15,6 +15,8 @@ export interface Board {
   placement: PlacementDocument;
   /** The latest plan; of an older placement while a new one is made. */
   plan: PlanShown | null;
+  /** The hosts that it was made for, the one that plans first. */
+  hosts: readonly string[];
   lanes: Lanes;
   /** The service chose it: nothing can be moved. */
   fixed: boolean;
@@ -29,6 +31,8 @@ export interface Board {
   selectAll: (chips: readonly Chip[]) => void;
   /** The selected chips with this one; this one alone where it isn't selected. */
   taken: (chip: Chip) => Chip[];
+  /** One more rank, on the host of the last lane. */
+  add: () => void;
   /** To a rank, or NEW_RANK. */
   move: (chips: readonly Chip[], rank: number) => void;
   /** One more replica on a rank, or on NEW_RANK. */

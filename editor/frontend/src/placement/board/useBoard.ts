@@ -6,8 +6,10 @@ import { useEditor, useEditorState } from "../../store/react";
 import { NEW_RANK, type Board } from "./board";
 import type { Action } from "./bits";
 import { broadcasts, crossingsOf, movesOf, type Crossing } from "../model/crossings";
+import { hostOf } from "../../document/placement/hosts";
 import { addRank, explicit, nextDevice } from "../../document/placement/edits";
 import { fixesOf } from "../model/fixes";
+import { devicesOf, hostsOf } from "../model/memory";
 import { lanesOf, moveChips, replicateChips, spanTo, widenChips, type Chip, type Lanes } from "../model/lanes";
 import { spotOf } from "../model/problems";
 import { placementInForce } from "../model/ranks";
@@ -33,7 +35,6 @@ export interface BoardState {
   /** All that goes from one rank to another, and of it what is lit now. */
   crossings: readonly Crossing[];
   lit: readonly Crossing[];
-  devices: readonly string[];
   sorted: SortedProblems;
   edit: Edit;
   /** Said to screen readers. */
@@ -58,7 +59,8 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     () => placementInForce({ documents, planned }) ?? explicit(graph),
     [documents, planned, graph],
   );
-  const lanes = useMemo(() => lanesOf(placement, graph, scope), [placement, graph, scope]);
+  const hosts = useMemo(() => hostsOf(planned.plan), [planned.plan]);
+  const lanes = useMemo(() => lanesOf(placement, graph, scope, hosts[0]), [placement, graph, scope, hosts]);
   const sorted = useSorted();
   const crossings = useMemo(
     () => crossingsOf((planned.of ?? documents).graph, planned.plan ?? NOTHING),
@@ -79,7 +81,17 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     (label, change) => editor.editPlacement(label, (current) => (current ? change(current) : current)),
     [editor],
   );
-  const devices = (planned.plan?.devices ?? []).map((device) => device.name);
+  const grow = (current: PlacementDocument, beside: number | undefined) => {
+    const host = hostOf(current, beside ?? NaN);
+    const devices = planned.plan ? devicesOf(planned.plan, host ?? hosts[0]) : [];
+    const device = nextDevice(
+      current,
+      devices.map(({ name }) => name),
+      host,
+    );
+    return addRank(current, device, host);
+  };
+  const last = lanes.lanes.at(-1)?.rank;
   const change = (chips: readonly Chip[], rank: number, more: boolean) => {
     const known = rank === NEW_RANK || lanes.lanes.some((lane) => lane.rank === rank);
     if (fixed || !known || chips.length === 0) return;
@@ -87,7 +99,7 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     const what = names.length === 1 ? String(names[0]) : strings.placement.componentsWithCount(names.length);
     let target = rank;
     edit(more ? strings.placement.replicate(what) : strings.placement.move(what), (current) => {
-      const grown = rank === NEW_RANK ? addRank(current, nextDevice(current, devices)) : { placement: current, rank };
+      const grown = rank === NEW_RANK ? grow(current, last) : { placement: current, rank };
       target = grown.rank;
       return (more ? replicateChips : moveChips)(grown.placement, graph, chips, grown.rank);
     });
@@ -106,7 +118,7 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     const what = names.length === 1 ? String(names[0]) : strings.placement.componentsWithCount(names.length);
     edit(strings.placement.divide(what, span.length), (current) => {
       if (!span.includes(NEW_RANK)) return widenChips(current, graph, chips, span);
-      const { placement: grown, rank } = addRank(current, nextDevice(current, devices));
+      const { placement: grown, rank } = grow(current, span[0]);
       const ranks = span.map((other) => (other === NEW_RANK ? rank : other));
       return widenChips(grown, graph, chips, ranks);
     });
@@ -117,6 +129,7 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     graph,
     placement,
     plan: planned.plan,
+    hosts,
     lanes,
     fixed,
     selected,
@@ -132,13 +145,14 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     },
     selectAll: (chips) => setSelected(new Set(chips.map((chip) => chip.key))),
     taken,
+    add: () => edit(strings.placement.addARank, (current) => grow(current, last).placement),
     move: (chips, rank) => change(chips, rank, false),
     replicate: (chips, rank) => change(chips, rank, true),
     spanned: (chip, over) => spanTo(order, chip.span, over),
     widen,
     menu: openMenu,
   };
-  return { board, crossings, lit, devices, sorted, edit, told, focus };
+  return { board, crossings, lit, sorted, edit, told, focus };
 }
 
 function chipsAt({ fromNode, toNode, source, target }: Crossing): string[] {

@@ -37,6 +37,7 @@ export const TRANSPORTS: Record<string, string> = {
   inline: strings.placement.insideTheMessage,
   control: strings.placement.toTheClient,
   cuda_ipc: strings.placement.fromGpuToGpu,
+  nixl: strings.placement.overTheNetwork,
   [BROADCAST]: strings.placement.toTheOtherShards,
 };
 
@@ -74,8 +75,12 @@ export function transportWords(
   plan: Pick<PlanShown, "ranks" | "links"> | null,
 ): string {
   const words = TRANSPORTS[transport] ?? "";
-  const [one, other] = [source, target].map((rank) => plan?.ranks.find((entry) => entry.rank === rank)?.device);
-  const link = plan?.links?.find(({ first, second }) => [first, second].sort().join() === [one, other].sort().join());
+  const [one, other] = [source, target].map((rank) => plan?.ranks.find((entry) => entry.rank === rank));
+  if (one?.host !== other?.host) return words;
+  const pair = [one?.device, other?.device].sort().join();
+  const link = plan?.links?.find(
+    (link) => link.host === one?.host && [link.first, link.second].sort().join() === pair,
+  );
   if (!link) return words;
   if (transport === "cuda_ipc") return `${words}, ${LINKS[link.kind]}`;
   return transport === "shm" && !link.peers ? `${words}, ${strings.placement.gpusCantRead}` : words;

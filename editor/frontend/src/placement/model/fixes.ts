@@ -3,7 +3,9 @@ import type { PlanShown, Problem } from "../../messages/answers";
 import type { GraphDocument } from "../../document/types";
 import { showBytes } from "../../ui/words";
 import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "../../document/placement/edits";
-import { named, spotOf } from "./problems";
+import { deviceNamed, named, spotOf } from "./problems";
+import { hostOf, setHost } from "../../document/placement/hosts";
+import { deviceOf, devicesOf } from "./memory";
 import { groupOf, ranksOfNode, walksOfNodes } from "../../document/placement/resolve";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
 import { fieldsOf, WHOLE, widthOf, type WidthField } from "../../document/placement/width";
@@ -135,7 +137,8 @@ const MENDERS: Record<string, Mender> = {
 };
 
 function useThisMachine(problem: Problem, placement: PlacementDocument, graph: GraphDocument): Fix[] {
-  const { group: index } = spotOf(problem, placement, graph);
+  const { group: index, rank } = spotOf(problem, placement, graph);
+  if (rank !== null) return [{ label: strings.placement.useThisMachine, placement: setHost(placement, rank, null) }];
   if (index === null) return [];
   return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
 }
@@ -166,7 +169,8 @@ function unknownRank(problem: Problem, placement: PlacementDocument, graph: Grap
 function noDevice(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
   const { rank } = spotOf(problem, placement, graph);
   if (rank === null) return [];
-  const here = plan.devices.map((device) => ({
+  const host = hostOf(placement, rank) ?? plan.devices[0]?.host;
+  const here = devicesOf(plan, host).map((device) => ({
     label: strings.placement.use(device.name),
     placement: setDevice(placement, rank, device.name),
   }));
@@ -216,10 +220,10 @@ function doesNotFit(problem: Problem, placement: PlacementDocument, graph: Graph
   const need = Object.values(shown.budget).reduce((total, bytes) => total + bytes, 0);
   const used = (name: string) =>
     plan.ranks
-      .filter((other) => other.device === name && other.rank !== rank)
+      .filter((other) => other.host === shown.host && other.device === name && other.rank !== rank)
       .reduce((total, other) => total + other.capacity, 0);
   const groups = groupsOn(placement, graph, rank);
-  const device = plan.devices.find((entry) => entry.name === shown.device);
+  const device = deviceOf(plan, shown);
   const said = groups.length === 1 && placement.groups[groups[0] ?? -1]?.memory != null;
   const memory = Math.ceil(need / 2 ** 30);
   const more =
@@ -231,7 +235,7 @@ function doesNotFit(problem: Problem, placement: PlacementDocument, graph: Graph
           },
         ]
       : [];
-  const others = plan.devices.filter((entry) => entry.name !== shown.device && entry.name !== "cpu");
+  const others = devicesOf(plan, shown.host).filter(({ name }) => name !== shown.device && name !== "cpu");
   const roomy = said ? [] : others.filter((entry) => entry.free - used(entry.name) >= need);
   return [
     ...more,
@@ -244,12 +248,14 @@ function doesNotFit(problem: Problem, placement: PlacementDocument, graph: Graph
 
 /** Another device that has the room, or what is left of this one. */
 function deviceFull(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
-  const name = /^`([^`]+)`/.exec(problem.message)?.[1];
-  const here = plan.ranks.filter((rank) => rank.device === name);
+  const { name, host = plan.devices[0]?.host } = deviceNamed(problem);
+  const here = plan.ranks.filter((rank) => rank.host === host && rank.device === name);
   const taken = (device: string) =>
-    plan.ranks.filter((rank) => rank.device === device).reduce((total, rank) => total + rank.capacity, 0);
+    plan.ranks
+      .filter((rank) => rank.host === host && rank.device === device)
+      .reduce((total, rank) => total + rank.capacity, 0);
   const elsewhere = here.flatMap((rank) =>
-    plan.devices
+    devicesOf(plan, host)
       .filter((device) => device.name !== name && device.name !== "cpu")
       .filter((device) => device.free - taken(device.name) >= rank.capacity)
       .slice(0, 1)
@@ -260,7 +266,7 @@ function deviceFull(problem: Problem, placement: PlacementDocument, graph: Graph
   );
   const said = here.flatMap((rank) => groupsOn(placement, graph, rank.rank));
   const open = [...new Set(said)].reduce((changed, index) => setGroup(changed, index, { memory: null }), placement);
-  const free = plan.devices.find((device) => device.name === name)?.free ?? 0;
+  const free = devicesOf(plan, host).find((device) => device.name === name)?.free ?? 0;
   return [...elsewhere, { label: strings.placement.takeWhatIsFree(showBytes(free)), placement: open }];
 }
 

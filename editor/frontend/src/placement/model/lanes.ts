@@ -1,6 +1,7 @@
 // Ranks as lanes with the nodes that run there as chips; a node that is on several ranks has a chip on each. Pure.
 import type { GraphDocument } from "../../document/types";
 import { addRank, assign, nextDevice, resizeGroup, setGroup } from "../../document/placement/edits";
+import { hostOf } from "../../document/placement/hosts";
 import { ALL, groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../document/placement/resolve";
 import type { Group, PlacementDocument } from "../../document/placement/schema.generated";
 import { fieldsOf, widthOf, type Width } from "../../document/placement/width";
@@ -30,6 +31,8 @@ export interface Chip {
 
 export interface Lane {
   rank: number;
+  /** Empty: it isn't known. */
+  host: string;
   device: string;
   chips: Chip[];
   /** New components come here. */
@@ -43,21 +46,35 @@ export interface Lanes {
   unplaced: Chip[];
 }
 
-/** `scope`: show these Walks alone; empty: all, and components that no Walk uses. */
-export function lanesOf(placement: PlacementDocument, graph: GraphDocument, scope: readonly string[] = []): Lanes {
+/**
+ * `scope`: show these Walks alone; empty: all, and components that no Walk uses. `here`: the host that plans. Lanes of
+ * one host stand together.
+ */
+export function lanesOf(
+  placement: PlacementDocument,
+  graph: GraphDocument,
+  scope: readonly string[] = [],
+  here = "",
+): Lanes {
   const chips = Object.keys(graph.nodes ?? {}).flatMap((node) => chipsOf(placement, graph, node, scope));
   const fallback = placement.groups.findLast((group) => group.nodes.includes(ALL) && group.walks == null);
   const known = placement.ranks.map((entry) => entry.rank);
   const lost = chips.map((chip) => chip.rank).filter((rank) => rank !== null && !known.includes(rank)) as number[];
   const devices = [...placement.ranks, ...[...new Set(lost)].map((rank) => ({ rank, device: "" }))];
+  const hosts = new Map(devices.map(({ rank }) => [rank, hostOf(placement, rank) ?? here]));
+  const order = [...new Set(hosts.values())];
+  const at = (rank: number) => order.indexOf(hosts.get(rank) ?? "");
   return {
-    lanes: devices.map(({ rank, device }) => ({
-      rank,
-      device,
-      chips: chips.filter((chip) => chip.rank === rank),
-      isDefault: fallback?.ranks.includes(rank) ?? false,
-      serving: chips.find((chip) => chip.rank === rank && (chip.shard?.number ?? 1) > 1)?.span[0] ?? null,
-    })),
+    lanes: devices
+      .toSorted((a, b) => at(a.rank) - at(b.rank))
+      .map(({ rank, device }) => ({
+        rank,
+        host: hosts.get(rank) ?? "",
+        device,
+        chips: chips.filter((chip) => chip.rank === rank),
+        isDefault: fallback?.ranks.includes(rank) ?? false,
+        serving: chips.find((chip) => chip.rank === rank && (chip.shard?.number ?? 1) > 1)?.span[0] ?? null,
+      })),
     unplaced: chips.filter((chip) => chip.rank === null),
   };
 }
@@ -137,7 +154,8 @@ export function replicateChips(
     let grown = before;
     while (added.length < (chip.shard?.of ?? 1)) {
       const free = grown.ranks.find((entry) => !taken.has(entry.rank) && !isUsed(grown, entry.rank));
-      const next = free ? { placement: grown, rank: free.rank } : addRank(grown, nextDevice(grown));
+      const host = hostOf(grown, rank);
+      const next = free ? { placement: grown, rank: free.rank } : addRank(grown, nextDevice(grown, [], host), host);
       grown = next.placement;
       taken.add(next.rank);
       added.push(next.rank);

@@ -54,14 +54,32 @@ export function partOf(key: string, bytes: number): Part {
   return { key, kind, label, about: KINDS[kind].about, bytes };
 }
 
+/** The device of a rank; undefined: its host doesn't have it. */
+export function deviceOf(plan: PlanShown, rank: Pick<RankShown, "host" | "device">): DeviceShown | undefined {
+  return plan.devices.find(({ host, name }) => host === rank.host && name === rank.device);
+}
+
+export function devicesOf(plan: PlanShown, host: string | undefined): DeviceShown[] {
+  return plan.devices.filter((device) => device.host === host);
+}
+
+/** The hosts that were planned for, the one that plans first. */
+export function hostsOf(plan: PlanShown | null): string[] {
+  return [...new Set(plan?.devices.map((device) => device.host))];
+}
+
+function sameDevice(one: RankShown, other: RankShown): boolean {
+  return one.host === other.host && one.device === other.device;
+}
+
 export function laneMemory(plan: PlanShown, rank: RankShown): LaneMemory {
   const order = (part: Part) => PART_KINDS.indexOf(part.kind);
   const parts = Object.entries(rank.budget)
     .map(([key, bytes]) => partOf(key, bytes))
     .sort((a, b) => order(a) - order(b));
   const total = sum(parts.map((part) => part.bytes));
-  const device = plan.devices.find((entry) => entry.name === rank.device) ?? null;
-  const here = plan.ranks.filter((other) => other.device === rank.device);
+  const device = deviceOf(plan, rank) ?? null;
+  const here = plan.ranks.filter((other) => sameDevice(other, rank));
   const neighbours = sum(here.filter((other) => other.rank !== rank.rank).map((other) => other.capacity));
   const elsewhere = device ? Math.max(0, device.total - device.free) : 0;
   const over = Math.max(0, total - rank.capacity);
@@ -113,14 +131,6 @@ export function parseMemory(text: string): { memory: number | string | null } | 
     return bytes >= 1 && bytes < 2 ** 60 ? { memory: bytes } : { error: strings.placement.writeASizeLike20gib };
   }
   return SIZE.test(trimmed) ? { memory: trimmed } : { error: strings.placement.writeASizeLike20gib };
-}
-
-/** Hypothetical GPUs as text; null: it is no such text. */
-export function parseHardware(text: string): { count: number; gigabytes: number } | null {
-  const match = /^(\d{1,3}) ?[x×] ?(\d{1,5}) ?GB$/i.exec(text.trim());
-  const count = Number(match?.[1]);
-  const gigabytes = Number(match?.[2]);
-  return match && count >= 1 && gigabytes >= 1 ? { count, gigabytes } : null;
 }
 
 function sum(numbers: number[]): number {

@@ -2,6 +2,7 @@
 import type { Problem } from "../../messages/answers";
 import { split } from "../../document/pointer";
 import type { GraphDocument } from "../../document/types";
+import { hostOf } from "../../document/placement/hosts";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
 
 export interface Spot {
@@ -36,10 +37,17 @@ export function named(message: string, graph: GraphDocument, what: "node" | "sta
   return name !== undefined && name in (known ?? {}) ? name : null;
 }
 
+/** The device that the sentence begins with, and its host if that isn't the one that plans. */
+export function deviceNamed({ message }: Problem): { name?: string; host?: string } {
+  const [, name, host] = /^`([^`]+)`(?: of host `([^`]+)`)?/.exec(message) ?? [];
+  return { ...(name === undefined ? {} : { name }), ...(host === undefined ? {} : { host }) };
+}
+
 function rankNamed(problem: Problem, placement: PlacementDocument): number | null {
   if (problem.code === "device_full") {
-    const device = /^`([^`]+)`/.exec(problem.message)?.[1];
-    return placement.ranks.find((entry) => entry.device === device)?.rank ?? null;
+    const { name, host } = deviceNamed(problem);
+    const at = (rank: number) => host === undefined || hostOf(placement, rank) === host;
+    return placement.ranks.find((entry) => entry.device === name && at(entry.rank))?.rank ?? null;
   }
   if (problem.code !== "idle_rank" && problem.code !== "idle_gpu") return null;
   const rank = Number(/rank (\d+)/.exec(problem.message)?.[1]);

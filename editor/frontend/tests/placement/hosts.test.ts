@@ -1,0 +1,93 @@
+// Ranks on hosts: who names them, and what follows an edit.
+import { describe, expect, it } from "vitest";
+import type { Problem } from "../../src/messages/answers";
+import { addRank, nextDevice, resizeGroup } from "../../src/document/placement/edits";
+import { hostOf, setHost } from "../../src/document/placement/hosts";
+import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
+import { fixesOf } from "../../src/placement/model/fixes";
+import { hostsOf } from "../../src/placement/model/memory";
+import { spotOf } from "../../src/placement/model/problems";
+import { found, graph } from "./plans";
+
+const placement = (groups: Group[], ...hosts: (string | null)[]): PlacementDocument => ({
+  format: "walkgraph/placement@1",
+  name: "x",
+  groups,
+  ranks: hosts.map((host, rank) => ({ rank, device: "cuda:0", ...(host === null ? {} : { host }) })),
+});
+const pair = placement([{ nodes: ["*"], ranks: [0, 1], replicas: 2, host: "far" }], null, null, null);
+const hosts = (of: PlacementDocument) => of.ranks.map(({ rank }) => hostOf(of, rank));
+
+describe("the host of a rank", () => {
+  it("is that which it names, or else its groups", () => {
+    expect(hosts(pair)).toEqual(["far", "far", null]);
+    expect(hosts(placement(pair.groups, "near", null, null))).toEqual(["near", "far", null]);
+  });
+
+  it("is changed for this rank alone", () => {
+    for (const [rank, host, after] of [
+      [0, "near", ["near", "far", null]],
+      [1, null, ["far", null, null]],
+      [2, "far", ["far", "far", "far"]],
+    ] as const) {
+      const changed = setHost(pair, rank, host);
+      expect(hosts(changed)).toEqual(after);
+      expect(hosts(setHost(changed, rank, hostOf(pair, rank)))).toEqual(hosts(pair));
+    }
+    expect(setHost(pair, 1, "far")).toBe(pair);
+    expect(setHost(setHost(pair, 2, "far"), 2, null).ranks[2]).toEqual({ rank: 2, device: "cuda:0" });
+  });
+
+  it("is that of its group where it joins one", () => {
+    const shards: Group = { nodes: ["*"], ranks: [0], tensor_parallel: 1 };
+    const wide = (of: PlacementDocument) => resizeGroup(of, 0, "width", 2);
+    expect(hosts(wide(placement([shards], "far")))).toEqual(["far", "far"]);
+    const named = wide(placement([{ ...shards, host: "far" }], null));
+    expect(hosts(named)).toEqual(["far", "far"]);
+    expect(named.ranks[1]).toEqual({ rank: 1, device: "cuda:1" });
+  });
+
+  it("has GPUs of its own", () => {
+    const gpus = ["cpu", "cuda:0", "cuda:1"];
+    const one = placement([{ nodes: ["*"], ranks: [0] }], "far");
+    expect(nextDevice(one, gpus, "far")).toBe("cuda:1");
+    expect(nextDevice(one, gpus)).toBe("cuda:0");
+    expect(addRank(one, "cuda:1", "far").placement.ranks[1]).toEqual({ rank: 1, device: "cuda:1", host: "far" });
+    expect(nextDevice(one, [], "far")).toBe("cuda:1");
+    expect(nextDevice(one, [])).toBe("cpu");
+  });
+});
+
+describe("what is wrong with a host", () => {
+  const { placement: planned, plan } = found("ok");
+  const [first] = plan.devices;
+  const two = { ...plan, devices: [...plan.devices, { ...first!, host: "far", name: "cuda:0", free: 7 }] };
+  const away = setHost(planned, 1, "far");
+  const wrong = (code: string, pointer: string, message = ""): Problem => ({
+    code,
+    pointer: `/placement${pointer}`,
+    message,
+    severity: "error",
+  });
+
+  it("stands at its rank, and is mended there", () => {
+    const unknown = wrong("unknown_host", "/ranks/1/host");
+    expect(spotOf(unknown, away, graph)).toMatchObject({ rank: 1, group: null });
+    expect(fixesOf(unknown, away, graph, two).map((fix) => fix.placement)).toEqual([planned]);
+  });
+
+  it("offers devices of that host", () => {
+    const missing = wrong("no_device", "/ranks/1/device");
+    const labels = fixesOf(missing, away, graph, two).map((fix) => fix.label);
+    expect(labels.filter((label) => label.startsWith("Use "))).toEqual(["Use cuda:0"]);
+    const full = wrong("device_full", "/groups", "`cuda:0` of host `far` is full");
+    const other = setHost(setHost(planned, 0, "near"), 1, "far");
+    const gpus = { ...other, ranks: other.ranks.map((entry) => ({ ...entry, device: "cuda:0" })) };
+    expect(spotOf(full, gpus, graph).rank).toBe(1);
+  });
+
+  it("is known of the hosts that were planned for", () => {
+    expect(hostsOf(two)).toEqual(["here", "far"]);
+    expect(hostsOf(null)).toEqual([]);
+  });
+});
