@@ -15,6 +15,7 @@ from walkgraph.conductor.events import (
     FromRank,
     FromService,
     Kill,
+    Parted,
     Rename,
     Spawn,
     Spawned,
@@ -321,6 +322,10 @@ class World:
             for message in stale:  # arrives late: the socket was read after the pidfd
                 self.handle(FromRank(rank, worker.start, message))
             self.handle(Died(rank, worker.start, -9))
+
+    def part(self, rank: Rank) -> None:
+        """The connection with a worker is lost."""
+        self.handle(Parted(rank, self.workers[rank].start))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

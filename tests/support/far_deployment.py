@@ -60,6 +60,13 @@ async def answer(deployment: Deployment, what: str, *given: Any) -> Any:
         case "ready", ():
             await deployment.until(lambda: deployment.process.status is not None and deployment.status.state == "ready")
             return True
+        case "state", ():
+            return [deployment.status.state, deployment.status.reason]
+        case "lost", ():
+            await deployment.until(lambda: deployment.status.ranks[1].pid is None)
+            return [deployment.status.state, deployment.status.reason]
+        case "starts", ():
+            return [rank.restarts + 1 for rank in deployment.status.ranks]
         case "submit", (task, params):
             return deployment.submit(task, params)
         case "end", (run,):

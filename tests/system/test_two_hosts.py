@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,21 +69,35 @@ async def test_a_service_deploys_over_two_hosts(hosts: Sequence[Host], tmp_path:
     assert "there is no host `nowhere`; have it join the cluster" in refused
 
 
-async def test_a_cut_cable_stops_runs_or_ends_them(hosts: Sequence[Host]) -> None:
-    """A cut that is mended soon loses nothing; after a longer one the rank behind it is started anew."""
-    here, _ = hosts
+@pytest.mark.parametrize(("place", "seconds"), [(0, 2.8), (1, 2.0)])
+async def test_a_cut_of_up_to_three_seconds_loses_nothing(hosts: Sequence[Host], place: int, seconds: float) -> None:
+    expected, length = await alone("synthetic_loops", {"ferry": LARGE}), float("inf")
+    # On a busy machine a cut may come out longer than it was meant: then it shows nothing, and is made again.
+    while length > 3.0:
+        with far_deployment(*hosts, "synthetic_loops", step_deadline=60.0) as deployment:
+            assert deployment.answers({"ferry": LARGE}) == expected
+            began = time.monotonic()
+            hosts[place].plug(into=False)
+            run = deployment.ask("submit", "ferry", LARGE)
+            ended = deployment.ask("ended", run, seconds)
+            hosts[place].plug(into=True)
+            length = time.monotonic() - began
+            end, starts = deployment.ask("end", run), deployment.ask("starts")
+    assert not ended, "it needs both hosts"
+    assert ([end], starts) == (expected, [1, 1])
+
+
+async def test_a_longer_cut_ends_runs_and_the_rank_behind_it_is_started_anew(hosts: Sequence[Host]) -> None:
+    """The rank is found to be lost although no deadline comes near: it may work at a step for ten minutes."""
     expected = await alone("synthetic_loops", {"ferry": LARGE})
-    with far_deployment(*hosts, "synthetic_loops", step_deadline=60.0) as deployment:
-        assert deployment.answers({"ferry": LARGE}) == expected
-        here.plug(into=False)
-        run = deployment.ask("submit", "ferry", LARGE)
-        assert not deployment.ask("ended", run, 0.5)
-        here.plug(into=True)
-        assert [deployment.ask("end", run)] == expected
-    with far_deployment(*hosts, "synthetic_loops", step_deadline=1.0) as deployment:
-        run = deployment.ask("submit", "ferry", ENDLESS)
-        here.plug(into=False)
-        assert deployment.ask("end", run)[0] == "worker_lost"
-        here.plug(into=True)
-        assert deployment.ask("ready")
-        assert deployment.answers({"ferry": LARGE}) == expected
+    with far_deployment(*hosts, "synthetic_loops", step_deadline=600.0) as deployment:
+        for cut in hosts:
+            run = deployment.ask("submit", "ferry", ENDLESS)
+            cut.plug(into=False)
+            assert deployment.ask("end", run)[0] == "worker_lost"
+            state, reason = deployment.ask("lost")
+            assert (state, "see that host `host1` runs and is reached" in reason) == ("degraded", True)
+            cut.plug(into=True)
+            assert deployment.ask("ready")
+            assert deployment.answers({"ferry": LARGE}) == expected
+        assert deployment.ask("starts")[0] == 1, "a rank that can be reached goes on"

@@ -18,6 +18,7 @@ from walkgraph.conductor.events import (
     Exit,
     FromRank,
     FromService,
+    Parted,
     Spawned,
     Tell,
     Tick,
@@ -30,6 +31,7 @@ from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.requests import closed, judge
 from walkgraph.conductor.runs.runs import Runs
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp, itineraries_of
+from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
@@ -103,6 +105,8 @@ class Conductor:
             case Spawned():
                 self.ranks.spawned(event.rank, event.start, event.pid, now)
                 return []
+            case Parted():
+                return self._parted(event.rank, event.start, now)
             case Died():
                 return self._died(event, now)
             case Tick():
@@ -176,6 +180,8 @@ class Conductor:
         match event.message:
             case m.Ready() | m.LoadFailed():
                 commands.extend(self._taking.loaded(event.rank, event.message, now))
+            case m.Parted(peer=peer, start=start):
+                commands.extend(self._parted(peer, start, now))
             case m.CallTask():
                 commands.extend(self.runs.calls.ask(event.message, now))
             case m.Halted():
@@ -201,12 +207,19 @@ class Conductor:
             return []
         return [*self.ranks.heard(event.rank, emit, now), *self.runs.outputs.emit(emit, now)]
 
+    def _parted(self, rank: Rank, start: int, now: float) -> list[Command]:
+        """Handles the loss of the connection with a rank: its runs end now, whenever its process does."""
+        killed = self.ranks.parted(rank, start)
+        return [] if killed is None else [*killed, *self._rank_lost(rank, now)]
+
+    def _rank_lost(self, rank: Rank, now: float) -> list[Command]:
+        return [*self.runs.rank_lost(rank, now), *self._taking.rank_lost(rank, now)]
+
     def _died(self, event: Died, now: float) -> list[Command]:
         killed = self.ranks.died(event, now)
         if killed is None:
             return []
-        commands = [*killed, *self.runs.rank_lost(event.rank, now)]
-        commands.extend(self._taking.rank_lost(event.rank, now))
+        commands = [*killed, *self._rank_lost(event.rank, now)]
         reason = self.ranks.failure
         if reason is not None and self._failed is None:
             self._failed = reason

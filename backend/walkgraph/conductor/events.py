@@ -30,14 +30,21 @@ class Died(Struct, frozen=True):
     code: int | None
     """Exit status; negative for a signal. None if nobody knows it."""
     reason: str = ""
-    """The reason that it could not be started, where the server that starts workers gives one."""
+    """The reason that it could not be started now, where the server that starts workers gives one."""
+
+
+class Parted(Struct, frozen=True):
+    """The connection with a worker on another host is lost, unless it has not said hello yet."""
+
+    rank: Rank
+    start: int
 
 
 class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
-Event = FromService | FromRank | Spawned | Died | Tick
+Event = FromService | FromRank | Spawned | Parted | Died | Tick
 
 
 class ToService(Struct, frozen=True):

@@ -48,6 +48,8 @@ class Connections:
     workers: sockets.Socket
     relay: TelemetryRelay | None = None
     """For ranks on other hosts; None: there are none, or nobody reads it."""
+    far: Collection[Rank] = ()
+    """Ranks on other hosts."""
 
 
 class ConductorLoop:
@@ -62,6 +64,7 @@ class ConductorLoop:
         faults: FaultPoints | None = None,
     ) -> None:
         self._core, self._emitter, self._clock, self._relay = core, emitter, clock, connections.relay
+        self._far = connections.far
         self._from_service = sockets.Reader(connections.service, codec.to_conductor)
         self._from_workers = sockets.Reader(connections.workers, codec.from_worker, frames=2)
         refusals = self._from_workers.refusals
@@ -184,6 +187,7 @@ class ConductorLoop:
             self._handle(e.Died(rank, start, error.errno or 1))
 
     def _flush(self) -> None:
+        parted: list[e.Parted] = []
         for rank, worker in self._workers.items():
             identity = worker.identity(rank)
             while worker.waiting:
@@ -196,8 +200,12 @@ class ConductorLoop:
                     if error.errno != zmq.EHOSTUNREACH:
                         raise
                     # It has not said hello yet, or has just exited, which comes as its own event.
+                    if rank in self._far:
+                        parted.append(e.Parted(rank, worker.start))
                     break
                 _drop(worker.waiting, count)
+        for event in parted:
+            self._handle(event)
         # The service comes last, so that work has begun when it hears of it.
         with contextlib.suppress(zmq.Again):
             while self._to_service:

@@ -164,6 +164,7 @@ class Processes:
         worker = self.alive.get(rank)
         if worker is None:
             return
+        worker.waiting.clear()
         if worker.there:
             self._end(rank, worker.start, worker.pidfd)
         else:

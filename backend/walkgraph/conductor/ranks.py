@@ -2,15 +2,19 @@
 
     starting ──Hello──> loading, warming ──Ready──> connecting ──Connected──> ready
 
+A rank whose host can't be reached is not given up: it is tried again until its host is back.
+
 A rank is ready once it and every other loaded rank have reported that they reach each other's current start. So all
 ready ranks are connected with each other.
 """
 
+import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
-from walkgraph.conductor.events import Command, Died, Spawn, ToRank
-from walkgraph.conductor.watchdog import CONNECT, STARTING, RankRecord, Watchdog
+from walkgraph.conductor.events import Command, Died, ToRank
+from walkgraph.conductor.watchdog import CONNECT, RankRecord, Watchdog
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
@@ -18,6 +22,11 @@ from walkgraph.wire.spec import Limits
 
 HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Error codes of loads that would fail again in the same way."""
+
+_TELLS_NOTHING = (None, 0, -signal.SIGKILL)
+"""Exit statuses of a worker that was cut off: it stops or is killed for that."""
+_DOUBLINGS = 16
+"""How often a pause is doubled at most."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,8 @@ class Ranks:
         """`name`: the plan's name in telemetry; empty: the spec's."""
         self._limits = limits
         self.orders = LoadOrders(plan, name)
-        self._workers = {rank.rank: RankRecord(rank.rank, shards=rank.shards) for rank in plan.ranks}
-        self._starts = 0
+        self._workers = {rank.rank: RankRecord(rank.rank, rank.host, shards=rank.shards) for rank in plan.ranks}
+        self._starts = count(1)
         self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
@@ -107,12 +116,12 @@ class Ranks:
     def current(self, rank: Rank, start: int) -> bool:
         """True if this is the rank's current start and its process lives; messages of other starts are ignored."""
         worker = self._workers.get(rank)
-        return worker is not None and worker.start == start and worker.pid is not None
+        return worker is not None and worker.start == start and worker.pid is not None and not worker.parted
 
     # ── events ──
 
     def begin(self, now: float) -> list[Command]:
-        return [self._spawn(worker, now) for worker in self._workers.values()]
+        return [worker.spawn(next(self._starts), now) for worker in self._workers.values()]
 
     def load(self, plan: Plan, name: str) -> list[Command]:
         """Has every worker load another plan, of the same ranks. `name`: its name in telemetry."""
@@ -164,21 +173,40 @@ class Ranks:
         worker = self._workers[event.rank]
         if worker.start != event.start or worker.pid is None:
             return None
+        if worker.parted and event.code not in _TELLS_NOTHING:
+            worker.fault = None
         worker.reason = worker.fault or event.reason or f"the worker of rank {event.rank} {_end(event.code)}"
-        worker.pid, worker.peer, worker.asked = None, None, None
-        worker.state, worker.phase, worker.fraction = "lost", "", 0.0
-        worker.loaded, worker.connected = None, {}
+        worker.pid = None
+        worker.forget()
         self._connect()  # ranks that waited only for it are ready now
         recent = [at for at in worker.deaths if now - at < self._limits.restart_window and not worker.served]
-        worker.deaths = [*recent, now]
-        if worker.hopeless or len(recent) >= self._limits.restarts:
+        doublings = min(_DOUBLINGS, len(recent) + worker.refused)
+        if event.reason:  # it has not died, but waits for its host
+            worker.deaths, worker.refused = recent, worker.refused + 1
+        else:
+            worker.deaths, worker.refused = [*recent, now], 0
+        if worker.hopeless or (len(recent) >= self._limits.restarts and not event.reason):
             worker.state, worker.retry = "failed", None
             self.were_ready = self.were_ready or self.settled
         elif not self._given_up:
-            pause = min(self._limits.backoff_last, self._limits.backoff_first * 2 ** len(recent))
+            pause = min(self._limits.backoff_last, self._limits.backoff_first * 2**doublings)
             # One that has served dies for a reason of its own, not at every start.
             worker.retry = now if worker.served else now + pause
         return list(_taken_along(worker, [self._workers[other] for other in worker.shards]))
+
+    def parted(self, rank: Rank, start: int) -> list[Command] | None:
+        """Handles the loss of a connection with a worker: between hosts, it takes messages with it. The worker is not
+        started again before its end is told. Returns None if it has not said hello, or its start has ended already."""
+        if not self.current(rank, start) or self._workers[rank].peer is None:
+            return None
+        worker = self._workers[rank]
+        where = f": see that host `{worker.host}` runs and is reached, and it is started again" if worker.host else ""
+        worker.fault = worker.fault or f"rank {rank} has ended or is cut off{where}"
+        worker.reason, worker.parted = worker.fault, True
+        worker.forget()
+        self._connect()  # ranks that waited only for it are ready now
+        killed = [] if worker.killed else [worker.kill()]
+        return [*killed, *_taken_along(worker, [self._workers[other] for other in worker.shards])]
 
     def tick(self, now: float) -> list[Command]:
         """Restarts workers that are due, pings silent ones, and kills those that don't answer."""
@@ -187,7 +215,7 @@ class Ranks:
             if worker.pid is None:
                 if worker.retry is not None and now >= worker.retry:
                     worker.restarts += 1
-                    commands.append(self._spawn(worker, now))
+                    commands.append(worker.spawn(next(self._starts), now))
             elif not worker.killed:
                 commands.extend(self._watchdog.watch(worker, self._workers.values(), now))
         return commands
@@ -212,13 +240,6 @@ class Ranks:
         return [w.kill() for w in self._workers.values() if w.pid is not None and not w.killed]
 
     # ── inside ──
-
-    def _spawn(self, worker: RankRecord, now: float) -> Command:
-        self._starts += 1
-        worker.start, worker.pid, worker.heard, worker.retry = self._starts, STARTING, now, None
-        worker.state, worker.fault = "starting", None
-        worker.served = worker.hopeless = worker.killed = worker.ordered = False
-        return Spawn(worker.rank, self._starts)
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
         """Tells a worker that has come what to load, and its peers of it. Shards are told once all of them are here."""

@@ -33,8 +33,8 @@ def serve(directory: Path, fork_server: Path) -> None:
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
     ports, relay = _open_to_hosts(spec, context, workers)
-    connections = Connections(service, workers, relay)
     far = {one.rank: ports for one in spec.plan.ranks if one.host and ports is not None}
+    connections = Connections(service, workers, relay, far)
     with closing(ForkLink(fork_server, far)) as forking:
         emitter = _emitter(spec, context)
         ConductorLoop(directory, core, connections, emitter, forking, faults=faults).run()

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from walkgraph.conductor.events import Command, Kill, ToRank
+from walkgraph.conductor.events import Command, Kill, Spawn, ToRank
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 PING_SECONDS = 0.5
-"""A loaded worker that was silent for so long is pinged."""
+"""A loaded worker that was silent for so long is pinged. One on another host is pinged again and again, even while it
+loads: only a message that can't be sent shows that the connection is lost."""
 CONNECT = "connect"
 """Phase of a worker that has loaded and isn't ready yet."""
 CONNECT_DEADLINES = 3
@@ -25,6 +26,8 @@ State = Literal["starting", "loading", "warming", "ready", "lost", "failed"]
 @dataclass(slots=True)
 class RankRecord:
     rank: Rank
+    host: str = ""
+    """As the plan names it; empty: this one."""
     state: State = "starting"
     start: int = 0
     pid: int | None = None
@@ -42,10 +45,14 @@ class RankRecord:
     """The reason for this start's end, if it is known before the end."""
     heard: float = 0.0
     asked: float | None = None
-    """Time of the unanswered ping."""
+    """Time of the first unanswered ping."""
+    pinged: float = 0.0
+    """Time of the last ping."""
     retry: float | None = None
     """Time of its next start."""
     deaths: list[float] = field(default_factory=list[float])
+    refused: int = 0
+    """Starts in a row that were not possible."""
     restarts: int = 0
     served: bool = False
     """True if this start has completed its part of a run, so that its death does not count as a crash loop."""
@@ -53,6 +60,8 @@ class RankRecord:
     killed: bool = False
     shards: tuple[Rank, ...] = ()
     """Ranks that hold shards of the same nodes, this one among them. They are loaded together and end together."""
+    parted: bool = False
+    """True if a connection with it is lost: nothing of it counts any more but its end."""
     ordered: bool = False
     """True if this start was told what to load."""
 
@@ -60,6 +69,18 @@ class RankRecord:
     def repeats(self) -> bool:
         """True if it repeats another shard: nothing is sent to it but by that one."""
         return bool(self.shards) and self.shards[0] != self.rank
+
+    def spawn(self, start: int, now: float) -> Command:
+        self.start, self.pid, self.heard, self.retry = start, STARTING, now, None
+        self.state, self.fault = "starting", None
+        self.served = self.hopeless = self.killed = self.parted = self.ordered = False
+        return Spawn(self.rank, start)
+
+    def forget(self) -> None:
+        """Forgets what it had loaded and whom it had reached, as it is lost."""
+        self.peer, self.asked = None, None
+        self.state, self.phase, self.fraction = "lost", "", 0.0
+        self.loaded, self.connected = None, {}
 
     def kill(self) -> Command:
         self.killed = True
@@ -82,8 +103,7 @@ class Watchdog:
 
     def due(self, worker: RankRecord) -> float:
         """Time at which `watch` must act on a worker, unless it sends a message before."""
-        deadline = self._deadline(worker)
-        return deadline if worker.state == "ready" else min(deadline, self._connect_deadline(worker))
+        return min(self._deadline(worker), self._connect_deadline(worker), self._ping_time(worker))
 
     def watch(self, worker: RankRecord, others: Iterable[RankRecord], now: float) -> Iterable[Command]:
         if now >= self._connect_deadline(worker):
@@ -92,20 +112,28 @@ class Watchdog:
             )
             worker.fault = f"the worker of rank {worker.rank} can't be connected with {unreached}"
             yield worker.kill()
-        elif worker.loaded is not None and worker.asked is None:
-            if now >= self._deadline(worker):
-                worker.asked = now
-                self._pings += 1
-                yield ToRank(worker.rank, m.Ping(number=self._pings))
         elif now >= self._deadline(worker):
             worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
             yield worker.kill()
+        elif now >= self._ping_time(worker):
+            worker.pinged = now
+            if worker.loaded is not None and worker.asked is None:
+                worker.asked = now
+            self._pings += 1
+            yield ToRank(worker.rank, m.Ping(number=self._pings))
+
+    def _ping_time(self, worker: RankRecord) -> float:
+        if worker.loaded is not None and worker.asked is None:
+            return worker.heard + PING_SECONDS
+        if worker.host and worker.peer is not None:
+            return max(worker.heard, worker.pinged) + PING_SECONDS
+        return float("inf")
 
     def _deadline(self, worker: RankRecord) -> float:
         if worker.loaded is None:
             return worker.heard + self._limits.load_deadline
         if worker.asked is None:
-            return worker.heard + PING_SECONDS
+            return float("inf")
         return worker.asked + self._limits.step_deadline
 
     def _connect_deadline(self, worker: RankRecord) -> float:

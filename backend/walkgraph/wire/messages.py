@@ -6,8 +6,8 @@
                             TakenUp, Waits, Finished
     conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskPiece, TaskAnswer, Watch, Gate,
                             Ping, Probe, Stop
-    worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
-                            LegResult, LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
+    worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Parted, Emit, Sent, CallTask,
+                            Halted, LegResult, LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
     worker -> worker        Deliver, StatePart, PartTaken, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem,
                             StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
@@ -256,6 +256,15 @@ class Faulted(Message, frozen=True, tag="faulted"):
     error: ErrorInfo
 
 
+class Parted(Message, frozen=True, tag="parted"):
+    """The worker has lost its connection with a peer on another host, and perhaps messages to it."""
+
+    rank: Rank
+    peer: Rank
+    start: int
+    """The peer's."""
+
+
 class Start(Message, frozen=True, tag="start"):
     run: RunId
     itinerary: Itinerary
@@ -479,7 +488,7 @@ Answered = SessionsTold | QueueTold | TakenUp
 FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | Answered | Waits | Finished
 Answers = TaskPiece | TaskAnswer
 ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop
-OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
+OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Parted | Pong | Probed
 OfLeg = LegResult | LegDone
 FromWorker = OfRank | Emit | Sent | CallTask | Halted | OfLeg | RankDone | RankFailed | Suspended | Released
 OfStates = StatePart | PartTaken

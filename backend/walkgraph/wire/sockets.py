@@ -2,9 +2,12 @@
 
 Every socket is bounded (frame size, queue length), never delays an exit, and lives as `ipc://` in the deployment's 0700
 directory, where only the same user reaches it. For processes on other hosts it may also `listen` on TCP, at the address
-of one interface and only for peers that have the deployment's keys (CURVE). Others are refused and counted.
+of one interface and only for peers that have the deployment's keys (CURVE). Others are refused and counted. There
+both ends ask each other all the time whether they are still there, as a cut cable tells nobody: ZeroMQ's own threads
+ask and answer, however busy Python is.
 """
 
+import contextlib
 import errno
 import signal
 from collections import deque
@@ -24,11 +27,19 @@ MAX_QUEUED = 4096
 """Messages in one direction of one pipe; beyond that a send fails instead of queueing."""
 MAX_FEED = 160
 """Packets of telemetry in flight; a slower reader loses some."""
+HEARTBEAT_SECONDS = 0.5
+"""How often the ends of a connection between hosts ask each other."""
+SILENT_SECONDS = 4.5
+"""A connection between hosts ends if nothing has come for so long after a question. A cut of more than five seconds
+ends it: the next question is at most `HEARTBEAT_SECONDS` away, and has no answer. A cut of up to three seconds doesn't:
+what was sent meanwhile is sent again 0.2, 0.6, 1.4 and 3.0 s after its first time, as TCP doubles its pauses, so both
+ends have heard by 3.7 s where a round trip takes a few milliseconds."""
 _LONGEST_PATH = 107
 """Bytes of a unix socket's path, terminator excluded."""
 _TCP = "tcp://"
 _DOMAIN = "walkgraph"
 """The name under which peers are judged; without one, whoever knows the public key could connect."""
+_PARTED = zmq.EVENT_DISCONNECTED
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 
 Union = TypeVar("Union")
@@ -82,9 +93,10 @@ def router(context: Context, bind: str) -> Socket:
 
 
 def dealer(context: Context, connect: str, identity: bytes) -> Socket:
+    """`partings` tells when it has lost a peer on another host."""
     socket = _made(context, zmq.DEALER)
     socket.setsockopt(zmq.IDENTITY, identity)
-    return _connected(socket, connect)
+    return _connected(socket, connect, _PARTED)
 
 
 def pair_for(context: Context, bind: str) -> Socket:
@@ -110,6 +122,7 @@ def listen(socket: Socket, address: str) -> int:
     """Let processes on other hosts connect, which have the keys of the socket's context: at this IP address, and no
     other. Returns the port, which the system chooses. Raises InvalidInput for an address of several interfaces."""
     _show_keys(socket)
+    _ask_peers(socket)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt_string(zmq.ZAP_DOMAIN, _DOMAIN)
     # Nobody is let in while nobody judges.
@@ -122,7 +135,8 @@ def listen(socket: Socket, address: str) -> int:
 
 
 def push(context: Context, connect: str) -> Socket:
-    return _connected(_made(context, zmq.PUSH), connect)
+    """`partings` tells when it has lost a peer on another host."""
+    return _connected(_made(context, zmq.PUSH), connect, _PARTED)
 
 
 def feed(context: Context, connect: str) -> Socket:
@@ -204,12 +218,18 @@ def refusals(socket: Socket) -> Socket | None:
     return socket.get_monitor_socket() if socket.getsockopt(zmq.CURVE_SERVER) else None
 
 
+def partings(socket: Socket) -> Socket | None:
+    """Has a message once a `dealer` or a `push` has lost its peer, with what was under way; None if that is on this
+    host. Close it with the socket."""
+    return socket.get_monitor_socket() if socket.getsockopt(zmq.HEARTBEAT_IVL) else None
+
+
 def drop(socket: Socket) -> int:
     """Drop all messages that have come; returns how many."""
     count = 0
-    while socket.poll(0):
-        socket.recv_multipart(zmq.NOBLOCK)
-        count += 1
+    with contextlib.suppress(zmq.Again):
+        while socket.recv_multipart(zmq.NOBLOCK):
+            count += 1
     return count
 
 
@@ -224,13 +244,23 @@ def _bound(socket: Socket, address: str) -> Socket:
     return socket
 
 
-def _connected(socket: Socket, address: str) -> Socket:
+def _connected(socket: Socket, address: str, told: int = 0) -> Socket:
+    """`told`: the events of a connection to another host that have a reader."""
     if address.startswith(_TCP):
         keys = _show_keys(socket)
         socket.setsockopt_string(zmq.CURVE_SERVERKEY, keys.public)
+        _ask_peers(socket)
         socket.setsockopt(zmq.IPV6, int("[" in address))
+        if told:
+            socket.get_monitor_socket(told)
     socket.connect(address)
     return socket
+
+
+def _ask_peers(socket: Socket) -> None:
+    """Have both ends of a socket's connections find out when the other one is gone."""
+    socket.setsockopt(zmq.HEARTBEAT_IVL, round(1000 * HEARTBEAT_SECONDS))
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, round(1000 * SILENT_SECONDS))
 
 
 def _show_keys(socket: Socket) -> Keys:

@@ -226,8 +226,8 @@ def run(loop: WorkerLoop, rank: Rank, links: Links, turns: Callable[[WorkerLoop]
 def _load_order(links: Links) -> m.Load:
     """Wait for `Load`. Messages behind it in its frame are left to the loop."""
     while True:
-        links.conductor.socket.poll()
-        for _, message in links.from_conductor.drain():
+        links.from_conductor.wait()
+        for message in links.from_conductor.messages():
             if isinstance(message, m.Load):
                 return message
             if isinstance(message, m.Stop):

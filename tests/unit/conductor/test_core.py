@@ -52,7 +52,7 @@ def test_whatever_happens_every_run_ends_once_and_nothing_is_held(seed: int) -> 
             run = RunId(f"r{chance.randrange(number) + 1}")
             w.handle(FromService(m.Abort(run=run, reason=chance.choice(["cancelled", "disconnected"]))))
         elif what < 0.19 and w.workers:
-            w.kill(chance.choice(list(w.workers)))
+            chance.choice([w.kill, w.part])(chance.choice(list(w.workers)))
         elif what < 0.20 and w.workers:
             w.workers[chance.choice(list(w.workers))].stopped = True
         elif what < 0.30:

@@ -217,6 +217,26 @@ def test_a_stranger_is_refused_and_counted(
         assert found == [(b"b", m.Freed(ticket=2))], "and nothing of the stranger's"
 
 
+def test_the_loss_of_a_peer_on_another_host_is_told(tmp_path: Path) -> None:
+    with contexts(OURS, OURS) as (context, ours):
+        desk = sockets.router(context, sockets.address(tmp_path, "workers"))
+        far = f"tcp://{HERE}:{sockets.listen(desk, HERE)}"
+        near = sockets.dealer(ours, sockets.address(tmp_path, "workers"), b"near")
+        dealer, push = sockets.dealer(ours, far, b"far"), sockets.push(ours, far)
+        assert sockets.partings(near) is None
+        parted, left = sockets.partings(dealer), sockets.partings(push)
+        assert parted is not None
+        assert left is not None
+        assert dealer.poll(PATIENCE, zmq.POLLOUT)
+        dealer.send(b"hello")
+        assert desk.poll(PATIENCE)
+        assert sockets.drop(parted) == 0
+        desk.close(linger=0)
+        assert parted.poll(PATIENCE)
+        assert sockets.drop(parted) == 1
+        assert left.poll(PATIENCE)
+
+
 def test_nobody_is_let_in_while_nobody_judges() -> None:
     with contexts(OURS, OURS) as (context, ours):
         inbox = sockets.unbound_pull(context)

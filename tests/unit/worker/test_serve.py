@@ -106,8 +106,7 @@ class Told:
         self.did: list[str] = []
         self._ends = list(ends)
         self.links = SimpleNamespace(
-            conductor=SimpleNamespace(socket=SimpleNamespace(poll=lambda: None)),
-            from_conductor=SimpleNamespace(drain=lambda: [(0, LOAD)]),
+            from_conductor=SimpleNamespace(wait=lambda: None, messages=lambda: [LOAD]),
         )
 
     def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None, Any]:

@@ -7,7 +7,9 @@ are held within bounds of their own.
 
     set_peers ──> Greet ──> peer ──> Greeted ──> Connected ──> conductor
 
-The conductor starts a run once all its ranks have reported that they are connected.
+The conductor starts a run once all its ranks have reported that they are connected. A connection between hosts that is
+lost takes messages with it, and is not used again: the conductor hears of it and replaces the peer, and a rank that has
+lost its conductor stops.
 """
 
 import logging
@@ -28,6 +30,7 @@ from walkgraph.wire.processes.posting import WorkerPost
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.intake import Intake
+from walkgraph.worker.io.orders import Orders
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import SENDER, Connect, Peers
 from walkgraph.worker.io.pending import HeldMessages
@@ -60,7 +63,7 @@ class Links:
         inside their messages."""
         self.post = post
         self.conductor = Reports(conductor, None if post is None else post.sender)
-        self.from_conductor = sockets.Reader(conductor, codec.to_worker)
+        self.from_conductor = Orders(conductor)
         self.inbox = inbox
         self.peers = Peers(rank)
         self.held = HeldMessages(rank, places or Places())
@@ -70,12 +73,14 @@ class Links:
         self._connect, self._transport = connect, transport
         self._intake = Intake(transport)
         self._out: dict[Rank, Outbox] = {}
+        self._cuts: dict[Rank, sockets.Socket] = {}
+        """Peers on other hosts -> what tells that the connection with them is lost."""
         self._unreached: dict[Rank, m.Peer] = {}
         """Peers that could not be connected to."""
         self._left: list[Any] = []
         """Notes of messages that were sent."""
         self.poller = zmq.Poller()
-        for socket in (conductor, inbox, self._inbox.refusals):
+        for socket in (conductor, self.from_conductor.cut, inbox, self._inbox.refusals):
             if socket is not None:
                 self.poller.register(socket, zmq.POLLIN)
 
@@ -110,6 +115,9 @@ class Links:
                 continue
             self.peers.known[rank] = peer
             socket = self._connect(rank, peer)
+            if (cut := sockets.partings(socket)) is not None:
+                self._cuts[rank] = cut
+                self.poller.register(cut, zmq.POLLIN)
             outbox = self._out[rank] = Outbox(socket, rank, self._head, self._transport, self._left)
             for name in self._transport.opened(rank):
                 outbox.send(OutgoingMessage(m.Opened(transport=name)))
@@ -182,8 +190,10 @@ class Links:
 
     def messages(self) -> Iterable[m.ToWorker]:
         """Messages of the conductor that have come."""
-        for _, message in self.from_conductor.drain():
-            yield message
+        for rank, cut in self._cuts.items():
+            if sockets.drop(cut):
+                self.conductor.send(m.Parted(rank=self._rank, peer=rank, start=self.peers.known[rank].start))
+        return self.from_conductor.messages()
 
     def sends(self, run: str) -> bool:
         """True if a message of a run waits for a known peer."""
@@ -252,6 +262,10 @@ class Links:
         outbox = self._out.pop(rank, None)
         if outbox is not None:
             outbox.socket.close(linger=0)
+        cut = self._cuts.pop(rank, None)
+        if cut is not None:
+            self.poller.unregister(cut)
+            cut.close(linger=0)
 
 
 def _free(transport: CarrierLike, peers: Peers, ticket: int, by: Rank) -> None:

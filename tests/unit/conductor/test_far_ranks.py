@@ -1,0 +1,159 @@
+"""Ranks on other hosts: one that is cut off is lost at once, whenever its process ends, and is started again no sooner;
+one whose host is gone is waited for."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.support.conductor_world import FakeWorker, World
+from tests.support.deployment import plan_named
+from tests.unit.conductor.test_core import GRAPH, PLAN, starts
+from walkgraph.conductor.events import Died, FromRank, Parted, ToRank
+from walkgraph.conductor.ranks import Ranks
+from walkgraph.conductor.watchdog import PING_SECONDS
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import Limits
+
+NEAR, FAR = Rank(0), Rank(1)
+SPREAD = replace(PLAN, ranks=(PLAN.ranks[0], replace(PLAN.ranks[1], host="there")))
+
+
+class Apart(World):
+    """Workers that are killed live on until they are buried: nobody reaches their host."""
+
+    def __init__(self) -> None:
+        self.ghosts: list[FakeWorker] = []
+        super().__init__(GRAPH, SPREAD, Limits(), 0)
+        self.settle()
+        assert self.state == "ready"
+
+    def kill(self, rank: Rank) -> None:
+        worker = self.workers.pop(rank, None)
+        if worker is not None:
+            self.ghosts.append(worker)
+
+    def bury(self, code: int | None = -9, reason: str = "") -> None:
+        ghost = self.ghosts.pop()
+        self.handle(Died(ghost.rank, ghost.start, code, reason))
+
+    def refuse(self) -> None:
+        """The host of the rank that is to be started isn't there."""
+        worker = self.workers.pop(FAR)
+        self.handle(Died(FAR, worker.start, 113, "start the host"))
+
+
+def test_runs_of_a_rank_that_is_cut_off_end_before_its_process_does() -> None:
+    w = Apart()
+    w.submit("a", "part_ways")
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    error = w.finished["a"].error
+    assert error
+    assert (error.code, error.retryable, error.rank) == ("worker_lost", True, 1)
+    assert w.killed == [FAR]
+    assert w.state == "degraded"
+    assert "host `there`" in str(w.statuses[-1].reason)
+    w.submit("b", "part_ways")
+    w.pass_time(3600.0)
+    assert FAR not in w.workers, "its process may live, and a rank runs once"
+    assert not starts(w, 0)[1:], "`b` waits for it"
+    w.bury()
+    w.pass_time(1.0)
+    w.settle()
+    assert w.state == "ready"
+    assert w.finished["b"].error is None
+
+
+@pytest.mark.parametrize("buried", [False, True])
+def test_nothing_that_a_rank_says_counts_once_it_was_cut_off(buried: bool) -> None:
+    w = Apart()
+    w.submit("a", "part_ways")
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    ghost = w.ghosts[0]
+    if buried:
+        w.bury()
+        w.pass_time(1.0)
+        w.settle()
+    before, statuses = dict(w.finished), list(w.statuses)
+    w.submit("b", "part_ways")
+    for message in (
+        m.Hello(rank=FAR, peer=m.Peer(address="", start=ghost.start)),
+        m.Ready(rank=FAR, seconds=1.0),
+        m.RankDone(rank=FAR, run=RunId("b"), times=()),
+        m.Emit(run=RunId("b"), rank=FAR, name="text", value=m.Small(value=1), iteration=()),
+        m.Parted(rank=FAR, peer=NEAR, start=w.workers[NEAR].start),
+        m.Pong(rank=FAR, number=1),
+    ):
+        w.handle(FromRank(FAR, ghost.start, message))
+    w.handle(Parted(FAR, ghost.start))
+    assert (w.finished, w.outputs, w.killed) == (before, {}, [FAR])
+    assert w.statuses[-1].ranks == statuses[-1].ranks
+
+
+def test_a_rank_tells_of_the_peer_that_it_has_lost() -> None:
+    w = Apart()
+    w.submit("a", "part_ways")
+    told = m.Parted(rank=NEAR, peer=FAR, start=w.workers[FAR].start)
+    w.handle(FromRank(NEAR, w.workers[NEAR].start, told))
+    assert (w.finished["a"].error, w.killed) != (None, [])
+    w.bury()
+    w.pass_time(1.0)
+    w.settle()
+    w.handle(FromRank(NEAR, w.workers[NEAR].start, told))
+    assert (w.state, w.killed) == ("ready", [FAR]), "that start has ended"
+
+
+def test_the_status_of_a_process_that_ended_by_itself_is_the_reason() -> None:
+    w = Apart()
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    w.bury(3)
+    assert w.statuses[-1].reason == "the worker of rank 1 ended with status 3"
+
+
+def test_a_rank_waits_for_its_host_however_long_that_takes() -> None:
+    w = Apart()
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    w.bury()
+    pauses: list[float] = []
+    while sum(pauses) < 600.0:
+        before = w.now
+        while FAR not in w.workers:
+            w.pass_time(0.25)
+            w.hear()
+        pauses.append(w.now - before)
+        w.refuse()
+        assert (w.state, w.statuses[-1].reason) == ("degraded", "start the host")
+    assert max(pauses) <= 8.25, "and looks for it every few seconds"
+    w.pass_time(8.0)
+    w.settle()
+    assert w.state == "ready"
+
+
+def test_one_that_has_not_said_hello_is_not_cut_off() -> None:
+    w = Apart()
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    w.bury()
+    w.pass_time(1.0)
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    assert w.killed == [FAR]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_rank_on_another_host_is_pinged_again_and_again(loaded: bool) -> None:
+    """Only what can't be sent shows that the connection is lost. One on this host is pinged once, and not before it has
+    loaded."""
+    _, plan = plan_named("synthetic_states")
+    ranks = Ranks(replace(plan, ranks=SPREAD.ranks), Limits())
+    ranks.begin(0.0)
+    pings = {NEAR: 0, FAR: 0}
+    for rank in (NEAR, FAR):
+        ranks.spawned(rank, rank + 1, 100, 0.0)
+        ranks.heard(rank, m.Hello(rank=rank, peer=m.Peer(address="", start=rank + 1)), 0.0)
+        if loaded:
+            ranks.heard(rank, m.Ready(rank=rank, seconds=0.0), 0.0)
+    for turn in range(1, 9):
+        assert ranks.due() == turn * PING_SECONDS
+        for command in ranks.tick(turn * PING_SECONDS):
+            assert isinstance(command, ToRank)
+            assert isinstance(command.message, m.Ping)
+            pings[command.rank] += 1
+    assert pings == {NEAR: int(loaded), FAR: 8}
