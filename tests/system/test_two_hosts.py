@@ -63,10 +63,22 @@ async def test_a_service_deploys_over_two_hosts(hosts: Sequence[Host], tmp_path:
         environment = {**ray.environment, "WALKGRAPH_BACKEND": "ray", "WALKGRAPH_RAY_ADDRESS": ray.address}
         process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
         told, _ = await process.communicate()
-    networks, far, near, refused = json.loads(told)
+    networks, far, near, refused, listed = json.loads(told)
     assert len(set(networks)) == len(networks) == 2
     assert far == near
     assert "there is no host `nowhere`; have it join the cluster" in refused
+    assert [(host["name"], host["address"], host["here"]) for host in listed] == [
+        (here.name, here.address, True),
+        (there.name, there.address, False),
+    ]
+    assert [[(rank["rank"], rank["state"]) for rank in host["ranks"]] for host in listed] == [
+        [(0, "ready")],
+        [(1, "ready")],
+    ]
+    for host, other in ((0, there), (1, here)):
+        [reach] = listed[host]["reaches"]
+        assert reach["host"] == other.name
+        assert reach["bandwidth"] > 0 < reach["latency"]
 
 
 @pytest.mark.parametrize(("place", "seconds"), [(0, 2.8), (1, 2.0)])

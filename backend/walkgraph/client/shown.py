@@ -25,12 +25,13 @@ from walkgraph.wire.answers.documents import (
     Version,
 )
 from walkgraph.wire.answers.environment import Environment, Plugin, Setting
-from walkgraph.wire.answers.hosts import Host, HostRank
+from walkgraph.wire.answers.hosts import Host, HostRank, HostReach
 from walkgraph.wire.answers.keys import AuditEntry, Key, KeyMade, Scope
 from walkgraph.wire.answers.plans import (
     Copy,
     Device,
     Handed,
+    HostLink,
     Lane,
     Link,
     Loop,
@@ -111,7 +112,9 @@ __all__ = [
     "Handed",
     "Held",
     "Host",
+    "HostLink",
     "HostRank",
+    "HostReach",
     "Key",
     "KeyMade",
     "Kind",

@@ -4,13 +4,18 @@ again when it is lost."""
 import asyncio
 import importlib
 import logging
+import secrets
 from typing import Any
 
+import msgspec
+
 from walkgraph.cluster.host_actor import HostActor
+from walkgraph.cluster.host_links import HostLinks
+from walkgraph.cluster.link_meter import TOKEN_BYTES, LinkEnd, Measured
 from walkgraph.wire.processes import forks
 
 HOST_SECONDS = 20.0
-"""Time that a host has to start its actor and read its hardware."""
+"""Time that a host has to start its actor and read its hardware, or to measure a link."""
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +24,8 @@ class ClusterHosts:
     def __init__(self) -> None:
         self._actors: dict[str, Any] = {}
         """Actors by the ids of their nodes."""
+        self._addresses: dict[str, str] = {}
+        self._links = HostLinks(self._measured)
 
     async def told(self, ray: Any) -> list[forks.HostTold] | forks.NoHosts:
         """The hosts that answer, this one first. `ray`: the module, connected to its cluster."""
@@ -31,8 +38,21 @@ class ClusterHosts:
         answers = [(nodes[node], found) for node, found in zip(order, asked, strict=True) if found is not None]
         if not answers or answers[0][0]["NodeID"] != here:
             return forks.NoHosts("the service's own node in the Ray cluster doesn't answer; see `ray status` there")
+        names = {node["NodeID"]: node["NodeName"] for node, _ in answers}
+        self._addresses = {node["NodeID"]: node["NodeManagerAddress"] for node, _ in answers}
+        self._links.keep(names)
         return [
-            forks.HostTold(node["NodeName"], node["NodeManagerAddress"], found, len(answers) - place)
+            forks.HostTold(
+                node["NodeName"],
+                node["NodeManagerAddress"],
+                found,
+                len(answers) - place,
+                tuple(
+                    forks.LinkTold(name, link.bandwidth, link.latency)
+                    for other, name in list(names.items())[: place - 1]
+                    if (link := self._links.link(node["NodeID"], other)) is not None
+                ),
+            )
             for place, (node, found) in enumerate(answers, start=1)
         ]
 
@@ -50,4 +70,17 @@ class ClusterHosts:
         except (TimeoutError, ray.exceptions.RayError) as error:
             _log.warning("host %s doesn't tell its hardware: %s", node, error)
             ray.kill(self._actors.pop(node))
+            return None
+
+    async def _measured(self, one: str, other: str) -> Measured | None:
+        """The link between two nodes; None if one of them is gone, or doesn't reach the other."""
+        errors = importlib.import_module("ray.exceptions")
+        end = LinkEnd(self._addresses.get(other, ""), secrets.token_bytes(TOKEN_BYTES))
+        try:
+            async with asyncio.timeout(HOST_SECONDS):
+                port: int = await self._actors[other].answer_link.remote(msgspec.msgpack.encode(end))
+                reached = msgspec.msgpack.encode(msgspec.structs.replace(end, port=port))
+                return msgspec.msgpack.decode(await self._actors[one].measure_link.remote(reached), type=Measured)
+        except (KeyError, TimeoutError, errors.RayError) as error:
+            _log.warning("the link between hosts %s and %s isn't measured: %s", one, other, error)
             return None

@@ -14,6 +14,7 @@ from typing import Any
 
 import pynvml  # pyright: ignore[reportMissingTypeStubs]
 
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.host.topology import SYSFS, Topology, topology
 from walkgraph.placement.tables import Plan
 from walkgraph.settings import visible_gpus
@@ -45,6 +46,8 @@ class Hardware:
     """Further hosts of its cluster."""
     address: str = ""
     """Its address in the network of its cluster; empty for a host that can only be planned for, unless it plans."""
+    links: tuple[HostLink, ...] = ()
+    """Between the hosts of its cluster, as far as they are measured."""
 
     def device(self, name: str) -> Device | None:
         return next((d for d in self.devices if d.name == name), None)
@@ -56,6 +59,12 @@ class Hardware:
     def at(self, host: str) -> "Hardware | None":
         """A host by its name; empty: this one."""
         return self if not host else next((one for one in self.hosts if one.host == host), None)
+
+    def link(self, one: str, other: str) -> HostLink | None:
+        """The link between two hosts by their names, where empty is this one; None if it isn't known, or they are
+        one."""
+        pair = {one or self.host, other or self.host}
+        return next((link for link in self.links if {link.first, link.second} == pair), None)
 
 
 def find_hardware() -> Hardware:
@@ -87,7 +96,7 @@ def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
 
 def alone(hardware: Hardware) -> Hardware:
     """The same host without a cluster."""
-    return replace(hardware, others=(), address="")
+    return replace(hardware, others=(), address="", links=())
 
 
 def emptied(hardware: Hardware) -> Hardware:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.budget import Copy, show_bytes
+from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.neighbours import hosts_of
 from walkgraph.placement.host.topology import Link, Topology
 from walkgraph.placement.routes import HandedRoute
 from walkgraph.placement.tables import LOCAL, TO_CLIENT, Alternative, EdgePlan, Plan, RankPlan, StreamPlan, WalkPlan
@@ -19,13 +21,13 @@ def render(
     problems: Sequence[Problem] = (),
     copies: Sequence[Copy] = (),
     handed: Sequence[HandedRoute] = (),
-    topology: Topology | None = None,
+    hardware: Hardware | None = None,
 ) -> str:
     """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; calls of tasks; streams;
     the ranks of runs by their replicas; results that a later step reads on another rank; what goes between hosts; state
-    copies. Walks and
-    streams are those of runs on the first replicas. `topology`: of the host; it adds the ways between the GPUs."""
-    walks, host = plan.walks_of(), topology or Topology()
+    copies. Walks and streams are those of runs on the first replicas. `hardware`: it adds the ways between the GPUs of
+    the host that plans, and what the links between hosts cost."""
+    walks, host = plan.walks_of(), hardware.topology if hardware else Topology()
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
         *(list(_rank(plan, rank, host)) for rank in plan.ranks),
@@ -35,7 +37,7 @@ def render(
         ["streams", *(line for stream in plan.streams_of() for line in _stream(plan, stream))],
         ["replicas", *(_alternative(plan, one) for one in plan.alternatives if one.replicas)],
         ["results that change rank", *(_handed(route) for route in handed if route.source != route.target)],
-        ["between hosts", *_between_hosts(plan, copies)],
+        ["between hosts", *_between_hosts(plan, copies, hardware)],
         ["states that change rank", *(_copy(plan, copy) for copy in copies)],
         ["problems", *(f"  {p.severity:<8} {p.pointer or '/'}  {p.code}: {p.message}" for p in problems)],
     ]
@@ -191,21 +193,36 @@ def _alternative(plan: Plan, one: Alternative) -> str:
 # ── hosts ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _between_hosts(plan: Plan, copies: Sequence[Copy]) -> Iterator[str]:
-    """Edges of values between each two hosts, by their transport, and states with their bytes."""
-    hosts = {rank.rank: rank.host or "here" for rank in plan.ranks}
+def _between_hosts(plan: Plan, copies: Sequence[Copy], hardware: Hardware | None) -> Iterator[str]:
+    """Edges of values between each two hosts, by their transport, and states with their bytes; with the time that a
+    value takes at least, or the bytes, where the link is known."""
+    hosts = hosts_of(plan)
     edges: dict[tuple[str, str, str], set[tuple[str, int]]] = {}
     for walk in plan.walks_of():
         for edge in () if _is_move(walk) else walk.edges:
             for target in _value_targets(plan, walk, edge):
                 path = hosts[walk.uses[edge.source.use].rank], hosts[target], edge.transport
                 edges.setdefault(path, set()).add((walk.name, edge.index))
-    for (source, target, transport), found in sorted(edges.items()):
+    for (source, target, transport), found in sorted(
+        edges.items(), key=lambda item: [name or "here" for name in item[0]]
+    ):
         if source != target:
-            yield f"  {source} → {target}  {_count(len(found), 'edge')}, {transport}"
+            link = hardware.link(source, target) if hardware else None
+            least = f", each {show_time(link.seconds(0))} or more" if link else ""
+            yield f"  {source or 'here'} → {target or 'here'}  {_count(len(found), 'edge')}, {transport}{least}"
     for copy in copies:
-        if hosts[copy.source] != hosts[copy.target]:
-            yield f"  {hosts[copy.source]} → {hosts[copy.target]}  state {_copy(plan, copy).lstrip()}"
+        source, target = hosts[copy.source], hosts[copy.target]
+        if source != target:
+            link = hardware.link(source, target) if hardware else None
+            time = f", {show_time(link.seconds(copy.bytes))}" if link and copy.bytes else ""
+            yield f"  {source or 'here'} → {target or 'here'}  state {_copy(plan, copy).lstrip()}{time}"
+
+
+def show_time(seconds: float) -> str:
+    """`0.21 ms`: two figures at least."""
+    unit, name = (1e-3, "ms") if seconds < 1 else (1, "s")
+    number = seconds / unit
+    return f"{number:.{0 if number >= 100 else 1 if number >= 1 else 2}f} {name}"
 
 
 def _value_targets(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> Sequence[Rank]:

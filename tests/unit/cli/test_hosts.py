@@ -19,7 +19,7 @@ CPU = {**GPU, "name": "cpu", "title": "x86_64", "total": 64 * GIB, "free": 48 * 
 
 def host(name: str, **changed: Any) -> dict[str, Any]:
     head = {"name": name, "address": "10.0.0.2", "here": False, "alive": True, "cores": 16}
-    return {**head, "devices": [CPU], "links": [], "ranks": []} | changed
+    return {**head, "devices": [CPU], "links": [], "reaches": [], "ranks": []} | changed
 
 
 def rank(deployment: str, number: int, state: str = "ready") -> dict[str, Any]:
@@ -30,11 +30,16 @@ def test_hosts_are_listed_with_their_devices_and_ranks(
     walkgraph: Call, service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two = [CPU, {**GPU, "name": "cuda:0"}, {**GPU, "name": "cuda:1"}]
+    way = {"bandwidth": 1.5 * GIB, "latency": 0.0002}
     listed = [
         host(
-            "near", here=True, address="10.0.0.1", ranks=[rank("talk", 0), rank("talk", 1, "loading"), rank("see", 0)]
+            "near",
+            here=True,
+            address="10.0.0.1",
+            reaches=[{"host": "far", **way}],
+            ranks=[rank("talk", 0), rank("talk", 1, "loading"), rank("see", 0)],
         ),
-        host("far", devices=two),
+        host("far", devices=two, reaches=[{"host": "near", **way}]),
         host("lost", alive=False, address="", devices=[], ranks=[rank("see", 1, "lost")]),
     ]
     service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=listed)
@@ -45,6 +50,9 @@ def test_hosts_are_listed_with_their_devices_and_ranks(
         "near (the service's) 10.0.0.1 16 64.0 GiB 48.0 GiB - talk 0, 1 (loading); see 0",
         "far 10.0.0.2 16 64.0 GiB 48.0 GiB 2 x NVIDIA H200 of 141 GiB, 200 GiB free -",
         "lost gone see 1 (lost)",
+        "",
+        "BETWEEN AND BANDWIDTH LATENCY",
+        "near far 1.5 GiB/s 0.20 ms",
     ]
     assert walkgraph("hosts", "--json") == 0
     assert json.loads(capsys.readouterr().out) == listed

@@ -12,8 +12,9 @@ from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement,
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.document import Placement, assume_hosts
 from walkgraph.placement.hardware import Device, Hardware, reserve
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.plan import PlanResult, plan
-from walkgraph.placement.show import render
+from walkgraph.placement.show import render, show_time
 from walkgraph.placement.transports import declared_transports
 
 APART = [name for name, one in declared_transports().items() if one.reach == "cluster"]
@@ -197,6 +198,30 @@ def test_the_drawing_says_what_goes_between_hosts() -> None:
     alone = planned(at(1, "guide", "voice"))
     assert alone.plan is not None
     assert "between hosts" not in render(alone.plan, alone.problems, alone.copies)
+
+
+def test_the_drawing_says_what_links_between_hosts_cost() -> None:
+    found = spread(at(1, "guide", "voice", host="far0"), devices=("cpu", "cuda:0"))
+    assert found.plan is not None
+    link = HostLink(first="far0", second="here", bandwidth=GIB, latency=0.0004)
+    drawn = render(found.plan, found.problems, found.copies, hardware=replace(cluster(GIB), links=(link,)))
+    section = drawn.partition("between hosts\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  here → far0  \d+ edges?, (\S+), each (.*) or more$", section, re.MULTILINE) == [
+        ("inline", "0.40 ms"),
+        (APART[0], "0.40 ms"),
+    ]
+    copied = next(copy for copy in found.copies if (copy.source, copy.target) == (0, 1))
+    time = f"{1000 * (0.0004 + copied.bytes / GIB):.2f} ms"
+    assert re.search(rf"^  here → far0  state main .*, {time}$", section, re.MULTILINE)
+    other = replace(link, second="far1")
+    assert " or more" not in render(found.plan, hardware=replace(cluster(GIB), links=(other,)))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.00021, "0.21 ms"), (0.0123, "12.3 ms"), (0.25, "250 ms"), (3, "3.0 s")]
+)
+def test_times_have_two_figures_at_least(seconds: float, shown: str) -> None:
+    assert show_time(seconds) == shown
 
 
 def test_hosts_can_be_assumed() -> None:

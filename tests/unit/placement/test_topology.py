@@ -182,7 +182,8 @@ def test_plans_say_how_gpus_reach_each_other_and_the_nodes_of_ranks() -> None:
     nodes = numa_like()
     link = Link(first="cuda:0", second="cuda:1", kind="system", peers=False)
     away = Link(first="cuda:0", second="cuda:2", kind="nvlink", peers=True)
-    drawn = render(made, topology=Topology(nodes=nodes, near={"cuda:1": 1}, links=(link, away)))
+    topology = Topology(nodes=nodes, near={"cuda:1": 1}, links=(link, away))
+    drawn = render(made, hardware=replace(hardware(), topology=topology))
     assert "rank 1  cuda:1  NUMA node 1  " in drawn
     assert "rank 0  cuda:0  NUMA" not in drawn
     ways = drawn.partition("ways between GPUs\n")[2].partition("\n\n")[0]

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.service.conftest import serving
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.placement.hardware import Hardware, find_hardware
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.service.deployments import supervisor
 from walkgraph.settings import Settings
 from walkgraph.wire.processes.host_hardware import HostsUnknown
@@ -30,7 +31,8 @@ class Cluster:
     def __init__(self, *others: str) -> None:
         found = find_hardware()
         far = [replace(found, host=name, address="10.0.0.2") for name in others]
-        self.hardware = replace(found, host="near", address="10.0.0.1", others=tuple(far))
+        links = [HostLink(first="near", second=name, bandwidth=1e9, latency=0.001) for name in others]
+        self.hardware = replace(found, host="near", address="10.0.0.1", others=tuple(far), links=tuple(links))
         self.unknown = 0
         """How often it can't be asked from now on."""
 
@@ -73,6 +75,28 @@ async def test_hosts_can_be_planned_for_as_if_nothing_ran_there(settings: Settin
     assert all(device["free"] == device["total"] for device in then["devices"])
 
 
+async def test_a_state_that_changes_host_says_how_long_it_takes(settings: Settings) -> None:
+    apart = {
+        "format": "walkgraph/placement@1",
+        "name": "apart",
+        "groups": [
+            {"nodes": ["*"], "ranks": [0], "memory": "2GiB"},
+            {"nodes": ["llm"], "walks": ["decode"], "ranks": [1], "memory": "2GiB", "host": "far"},
+        ],
+        "ranks": [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cpu"}],
+    }
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+        body = {"graph": "shapes", "placement": apart, "hardware": "cluster"}
+        plan = (await service.http.post("/api/v1/plans", json=body)).json()
+        apart["groups"][1].pop("host")  # type: ignore[attr-defined]
+        near = (await service.http.post("/api/v1/plans", json=body)).json()
+    assert plan["ok"], plan["problems"]
+    assert plan["host_links"] == [{"first": "near", "second": "far", "bandwidth": 1e9, "latency": 0.001}]
+    [copy, *_] = [copy for copy in plan["copies"] if copy["bytes"]]
+    assert copy["seconds"] == 0.001 + copy["bytes"] / 1e9
+    assert {copy["seconds"] for copy in near["copies"]} == {None}
+
+
 async def test_hosts_can_be_assumed(settings: Settings) -> None:
     placed = {**FAR, "groups": [{"nodes": ["*"], "ranks": [0], "host": "host1"}]}
     placed["ranks"] = [{"rank": 0, "device": "cuda:2"}]
@@ -104,6 +128,11 @@ async def test_hosts_are_listed_with_the_ranks_that_run_there(settings: Settings
         assert near["ranks"] == [{"deployment": "shapes", **ready}]
         assert far["ranks"] == [{"deployment": "spread", **ready}]
         assert idle["ranks"] == []
+        way = {"bandwidth": 1e9, "latency": 0.001}
+        assert [host["reaches"] for host in (near, far)] == [
+            [{"host": "far", **way}, {"host": "idle", **way}],
+            [{"host": "near", **way}],
+        ]
         assert far["devices"][0]["free"] <= idle["devices"][0]["free"]
         assert idle["devices"][0]["total"] == cluster.hardware.devices[0].total
         cluster.hardware = replace(cluster.hardware, others=cluster.hardware.others[1:])

@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from tests.support.deployment import plan_named
 from tests.support.placing import hardware
 from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.host.topology import Link, NumaNode, Topology
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.processes import forks
@@ -53,6 +54,16 @@ def asked(folder: Path, answers: Iterable[forks.AboutHosts]) -> Hardware:
 def test_hosts_come_as_they_were_found(tmp_path: Path) -> None:
     told = [forks.HostTold("near", "10.0.0.1", encoded(ONE), 1), forks.HostTold("far", "10.0.0.2", encoded(FAR), 0)]
     assert asked(tmp_path, told) == NEAR
+
+
+def test_links_come_with_the_later_of_their_hosts(tmp_path: Path) -> None:
+    link = forks.LinkTold("near", 1e9, 0.001)
+    near = forks.HostTold("near", "10.0.0.1", encoded(ONE), 1)
+    far = forks.HostTold("far", "10.0.0.2", encoded(FAR), 0, (link,))
+    found = HostLink(first="near", second="far", bandwidth=1e9, latency=0.001)
+    assert asked(tmp_path, [near, far]) == replace(NEAR, links=(found,))
+    assert NEAR.link("", "far") is None
+    assert replace(NEAR, links=(found,)).link("far", "") == found
 
 
 def test_a_cluster_that_can_not_be_asked_says_why(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from walkgraph.cli import output
@@ -26,6 +27,10 @@ def command(as_json: Json = False) -> None:
     else:
         headers = ("HOST", "ADDRESS", "CPUS", "MEMORY", "FREE", "GPUS", "RANKS")
         output.table(headers, [_row(host) for host in found], right=(2, 3, 4))
+        links = [*_links(found)]
+        if links:
+            output.line()
+            output.table(("BETWEEN", "AND", "BANDWIDTH", "LATENCY"), links, right=(2, 3))
 
 
 def _row(host: Host) -> tuple[object, ...]:
@@ -45,6 +50,19 @@ def _row(host: Host) -> tuple[object, ...]:
         _gpus(host),
         ranks,
     )
+
+
+def _links(hosts: list[Host]) -> Iterator[tuple[str, str, str, str]]:
+    """Each link once, from the first of its hosts in the list."""
+    from walkgraph.placement.capacity.budget import show_bytes
+    from walkgraph.placement.show import show_time
+
+    for place, host in enumerate(hosts):
+        later = {other["name"] for other in hosts[place + 1 :]}
+        for reach in host["reaches"]:
+            if reach["host"] in later:
+                bandwidth = f"{show_bytes(int(reach['bandwidth']))}/s"
+                yield host["name"], reach["host"], bandwidth, show_time(reach["latency"])
 
 
 def _gpus(host: Host) -> str:

@@ -56,7 +56,7 @@ def command(
     else:
         reported = (*judged.graph_problems, *judged.placement_problems)
         given = handed(judged.graph, judged.plan) if judged.graph is not None else ()
-        drawn = render(judged.plan, reported, judged.copies, given, judged.hardware.topology)
+        drawn = render(judged.plan, reported, judged.copies, given, judged.hardware)
         output.line(drawn.rstrip())
     raise typer.Exit(0 if judged.plan is not None else 1)
 

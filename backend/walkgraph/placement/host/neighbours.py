@@ -1,7 +1,12 @@
-"""Finds the ranks of a plan that share a host."""
+"""The hosts of a plan's ranks, and which ranks share one."""
 
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan, RankPlan
+
+
+def hosts_of(plan: Plan) -> dict[Rank, str]:
+    """Ranks with their hosts, where empty is the one that plans."""
+    return {rank.rank: rank.host for rank in plan.ranks}
 
 
 def beside(plan: Plan, rank: Rank) -> tuple[RankPlan, ...]:

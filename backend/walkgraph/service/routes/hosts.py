@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from fastapi import APIRouter
 
 from walkgraph.placement.hardware import Hardware, find_hardware, reserve
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.service.deployments.judging import devices_shown, links_shown, off_loop
 from walkgraph.service.deployments.versions import Version
 from walkgraph.service.deps import ServicesDep
@@ -55,9 +56,19 @@ def _host(first: Hardware, one: Hardware, ranks: list[answers.HostRank]) -> answ
         cores=one.cores,
         devices=devices_shown(one),
         links=links_shown(one),
+        reaches=[*_reaches(first.links, one.host)],
         ranks=ranks,
     )
 
 
+def _reaches(links: Iterable[HostLink], host: str) -> Iterator[answers.HostReach]:
+    for link in links:
+        if host in (link.first, link.second):
+            other = link.second if link.first == host else link.first
+            yield answers.HostReach(host=other, bandwidth=link.bandwidth, latency=link.latency)
+
+
 def _gone(name: str, ranks: list[answers.HostRank]) -> answers.Host:
-    return answers.Host(name=name, address="", here=False, alive=False, cores=0, devices=[], links=[], ranks=ranks)
+    return answers.Host(
+        name=name, address="", here=False, alive=False, cores=0, devices=[], links=[], reaches=[], ranks=ranks
+    )

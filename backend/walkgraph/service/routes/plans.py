@@ -1,11 +1,13 @@
 """Plans a graph with a placement, without starting anything."""
 
+from collections.abc import Iterator
+
 from fastapi import APIRouter
 
 from walkgraph.errors import InvalidInput
-from walkgraph.placement.capacity.budget import Copy
 from walkgraph.placement.document import CLUSTER, assume_hosts
 from walkgraph.placement.hardware import Hardware, emptied, find_hardware
+from walkgraph.placement.host.neighbours import hosts_of
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
@@ -72,29 +74,32 @@ def _shown(judged: Judged) -> answers.Plan:
         ranks=[_rank(judged, budgeted, rank) for rank in budgeted.ranks] if budgeted else [],
         devices=[device for host in judged.hardware.hosts for device in devices_shown(host)],
         links=[link for host in judged.hardware.hosts for link in links_shown(host)],
+        host_links=[answers.HostLink(**vars(link)) for link in judged.hardware.links],
         routes=[answers.Route(**vars(r)) for r in routes(judged.graph, budgeted)] if judged.graph and budgeted else [],
         handed=[answers.Handed(**vars(route)) for route in given],
-        copies=[_copy(plan, copy) for copy in judged.copies] if plan else [],
+        copies=[*_copies(plan, judged)] if plan else [],
         loops=_loops(budgeted) if budgeted else [],
-        drawing=render(plan, judged.placement_problems, judged.copies, given, judged.hardware.topology)
-        if plan
-        else None,
+        drawing=render(plan, judged.placement_problems, judged.copies, given, judged.hardware) if plan else None,
         digest=plan.digest if plan else None,
     )
 
 
-def _copy(plan: Plan, copy: Copy) -> answers.Copy:
-    walk = plan.walks[copy.walk].name
-    return answers.Copy(
-        state=plan.states[copy.state].name,
-        walk=None if walk.startswith("move:") else walk,
-        source=copy.source,
-        target=copy.target,
-        bytes=copy.bytes,
-        largest=copy.largest,
-        transport=copy.transport,
-        parts=copy.parts,
-    )
+def _copies(plan: Plan, judged: Judged) -> Iterator[answers.Copy]:
+    hosts = hosts_of(plan)
+    for copy in judged.copies:
+        walk = plan.walks[copy.walk].name
+        link = judged.hardware.link(hosts[copy.source], hosts[copy.target])
+        yield answers.Copy(
+            state=plan.states[copy.state].name,
+            walk=None if walk.startswith("move:") else walk,
+            source=copy.source,
+            target=copy.target,
+            bytes=copy.bytes,
+            largest=copy.largest,
+            seconds=link.seconds(copy.bytes) if link is not None and copy.bytes else None,
+            transport=copy.transport,
+            parts=copy.parts,
+        )
 
 
 def _loops(plan: Plan) -> list[answers.Loop]:

@@ -5,6 +5,16 @@ from typing import TypedDict
 from walkgraph.wire.answers.plans import Device, Link
 
 
+class HostReach(TypedDict):
+    """The way to another host, as it was measured when the later one joined the cluster."""
+
+    host: str
+    bandwidth: float
+    """Bytes a second, in the slower direction."""
+    latency: float
+    """Seconds."""
+
+
 class HostRank(TypedDict):
     """A rank of a deployment that runs on a host."""
 
@@ -29,4 +39,6 @@ class Host(TypedDict):
     """The CPU, with the host's memory, and every GPU."""
     links: list[Link]
     """The ways between its GPUs, as far as the driver knows them."""
+    reaches: list[HostReach]
+    """Other hosts, as far as the ways there are measured."""
     ranks: list[HostRank]

@@ -36,6 +36,17 @@ class Link(TypedDict):
     """Each reads and writes the other's memory."""
 
 
+class HostLink(TypedDict):
+    """The way between two hosts, as it was measured when the later one joined the cluster."""
+
+    first: str
+    second: str
+    bandwidth: float
+    """Bytes a second, in the slower direction."""
+    latency: float
+    """Seconds from one to the other, which each value takes at least."""
+
+
 class PlannedRank(TypedDict):
     rank: int
     host: str
@@ -89,6 +100,8 @@ class Copy(TypedDict):
     """The most bytes in a request with default parameters; 0: unknown."""
     largest: int
     """The most bytes in a request with the largest parameters."""
+    seconds: float | None
+    """Time that `bytes` take between two hosts. None: it stays on one, or that isn't known."""
     transport: str
     parts: bool
     """True if it leaves in parts while it grows; otherwise whole."""
@@ -124,6 +137,8 @@ class Plan(TypedDict):
     first."""
     links: list[Link]
     """The ways between GPUs of one host, as far as the driver knows them."""
+    host_links: list[HostLink]
+    """The ways between hosts, as far as they are measured."""
     routes: list[Route]
     handed: list[Handed]
     copies: list[Copy]

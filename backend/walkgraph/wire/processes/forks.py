@@ -67,6 +67,17 @@ class AskHosts(msgspec.Struct, frozen=True, tag="ask_hosts", forbid_unknown_fiel
     """Tell the hosts of the cluster, the service's own first."""
 
 
+class LinkTold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The link to a host that was told before, as it was measured."""
+
+    to: str
+    """The host's name."""
+    bandwidth: float
+    """Bytes a second."""
+    latency: float
+    """Seconds."""
+
+
 class HostTold(msgspec.Struct, frozen=True, tag="host_told", forbid_unknown_fields=True):
     name: str
     """Its node's in the cluster."""
@@ -75,6 +86,7 @@ class HostTold(msgspec.Struct, frozen=True, tag="host_told", forbid_unknown_fiel
     """The hardware, encoded by `host_hardware`."""
     left: int
     """Hosts that are still to be told."""
+    links: tuple[LinkTold, ...] = ()
 
 
 class NoHosts(msgspec.Struct, frozen=True, tag="no_hosts", forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """The hardware of a cluster's hosts: how it travels, how the service asks for it, and the network of a plan's hosts."""
 
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 
 from walkgraph.errors import Overloaded
 from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.processes import forks
 from walkgraph.wire.processes.host_network import HostNetwork, make_keys
@@ -30,6 +32,7 @@ def ask_hosts(server: Path, seconds: float = HOSTS_SECONDS) -> Hardware:
     """The service's host, with the others of its cluster. Slow. `server`: the socket of the actor server. Raises
     HostsUnknown."""
     found: list[Hardware] = []
+    links: list[HostLink] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
         asked.settimeout(seconds)
         try:
@@ -40,8 +43,9 @@ def ask_hosts(server: Path, seconds: float = HOSTS_SECONDS) -> Hardware:
                     case forks.HostTold() as told:
                         one = _decoder.decode(told.hardware)
                         found.append(replace(one, host=told.name, address=told.address))
+                        links.extend(_links(told))
                         if not told.left:
-                            return replace(found[0], others=tuple(found[1:]))
+                            return replace(found[0], others=tuple(found[1:]), links=tuple(links))
                     case forks.NoHosts(reason=reason):
                         raise HostsUnknown(reason)
                     case None:
@@ -49,6 +53,11 @@ def ask_hosts(server: Path, seconds: float = HOSTS_SECONDS) -> Hardware:
         except (OSError, msgspec.DecodeError) as error:
             message = "the process that asks Ray for hosts has not answered; `d/forks.log` says why, and try again"
             raise HostsUnknown(message) from error
+
+
+def _links(told: forks.HostTold) -> Iterator[HostLink]:
+    for link in told.links:
+        yield HostLink(first=link.to, second=told.name, bandwidth=link.bandwidth, latency=link.latency)
 
 
 def network_of(plan: Plan, hardware: Hardware) -> HostNetwork | None:

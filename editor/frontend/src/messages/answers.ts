@@ -127,6 +127,14 @@ export interface LinkShown {
   peers: boolean;
 }
 
+/** The way between two hosts, as it was measured: bytes a second, and seconds that each value takes at least. */
+export interface HostLinkShown {
+  first: string;
+  second: string;
+  bandwidth: number;
+  latency: number;
+}
+
 export interface RankShown {
   rank: number;
   host: string;
@@ -174,6 +182,8 @@ export interface CopyShown {
   target: number;
   bytes: number;
   largest: number;
+  /** Time of `bytes` between two hosts, where that is known. */
+  seconds?: number | null;
   transport: string;
   /** It leaves in parts while it grows; otherwise whole. */
   parts: boolean;
@@ -203,6 +213,7 @@ export interface PlanShown {
   devices: DeviceShown[];
   /** Between GPUs of one host, as far as they are known. */
   links?: LinkShown[];
+  host_links?: HostLinkShown[];
   routes: RouteShown[];
   handed: HandedShown[];
   copies: CopyShown[];

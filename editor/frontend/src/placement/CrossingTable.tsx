@@ -5,6 +5,7 @@ import { Table } from "../ui/Table";
 import type { CopyShown, PlanShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
 import { RankMark } from "./board/bits";
+import { costWords } from "./model/costs";
 import { bytesOf } from "./model/measured";
 import { transportWords, type Crossing } from "./model/crossings";
 import { strings } from "../strings";
@@ -12,7 +13,7 @@ import { strings } from "../strings";
 interface CrossingTableProps {
   crossings: readonly Crossing[];
   /** Knows the devices of the ranks, and the ways between them. */
-  plan: Pick<PlanShown, "ranks" | "links"> | null;
+  plan: Pick<PlanShown, "ranks" | "links" | "host_links"> | null;
   /** States that change rank. */
   copies: readonly CopyShown[];
   /** All of the plan's, whether they cross or not; `results`: what later steps read of earlier ones. */
@@ -36,7 +37,7 @@ export function CrossingTable({ crossings, plan, copies, total, onHover, onOpen 
       ) : (
         <p className="explain">{strings.placement.stayOnTheirRankWithAll(all)}</p>
       )}
-      {copies.length > 0 && <StateTable copies={copies} />}
+      {copies.length > 0 && <StateTable copies={copies} plan={plan} />}
     </>
   );
 }
@@ -106,9 +107,23 @@ function Row({ crossing, plan, first, onHover, onOpen }: RowProps) {
       <td>
         <code>{transport}</code> <span className="about">{transportWords(crossing, plan)}</span>
         {bytes !== null && <span className="about">{strings.placement.measured(showBytes(bytes))}</span>}
+        <Cost plan={plan} source={source} target={target} bytes={bytes} />
       </td>
     </tr>
   );
+}
+
+interface CostProps extends Pick<CrossingTableProps, "plan"> {
+  source: number;
+  target: number;
+  /** null: not known. */
+  bytes: number | null;
+}
+
+/** The hosts that a value goes between, and the time that it takes. */
+function Cost({ plan, source, target, bytes }: CostProps) {
+  const words = plan && costWords(plan, source, target, bytes);
+  return words && <span className="about cost">{words}</span>;
 }
 
 function whereOf(crossing: Crossing | undefined): string {
@@ -132,7 +147,7 @@ function Way({ source, target }: { source: number; target: number }) {
 }
 
 /** States go over whole or in parts: the cache of a request, where its Walks or its forks are on different ranks. */
-function StateTable({ copies }: { copies: readonly CopyShown[] }) {
+function StateTable({ copies, plan }: Pick<CrossingTableProps, "copies" | "plan">) {
   return (
     <Table
       className="wg-table crossings"
@@ -160,6 +175,7 @@ function StateTable({ copies }: { copies: readonly CopyShown[] }) {
               <span className="about">
                 {parts ? strings.placement.inPartsWhileItGrows : strings.placement.inOnePiece}
               </span>
+              <Cost plan={plan} source={source} target={target} bytes={bytes || null} />
             </td>
             <td>{largest === 0 ? strings.placement.notKnown : showBytes(bytes)}</td>
             <td>{largest === 0 ? "" : showBytes(largest)}</td>

@@ -8,6 +8,7 @@ import { plural } from "../ui/words";
 import { ProblemList } from "./board/bits";
 import { BoardContext, NEW_RANK, type Board } from "./board/board";
 import type { Crossing } from "./model/crossings";
+import { linkBetween, linkWords } from "./model/costs";
 import { CrossingTable } from "./CrossingTable";
 import { explicit, removeRank, setDevice } from "../document/placement/edits";
 import { setHost } from "../document/placement/hosts";
@@ -258,11 +259,13 @@ function HostOfLanes({ lanes, several, state, drag, source }: HostProps) {
   ));
   if (!several) return shown;
   const name = host || strings.placement.thisMachine;
+  const link = board.plan && linkBetween(board.plan, [board.hosts[0] ?? "", host]);
   const gone = board.hosts.length > 0 && !board.hosts.includes(host);
   return (
     <section className="host" aria-label={strings.placement.host(name)}>
       <h2>
         <Server size={13} aria-hidden /> {name}
+        {link && <span className="about">{strings.placement.link(board.hosts[0] ?? "", linkWords(link))}</span>}
         {gone && <span className="bad"> {strings.placement.isNotThere}</span>}
       </h2>
       <div className="host-lanes">{shown}</div>

@@ -1,10 +1,15 @@
 // Ranks on hosts: who names them, and what follows an edit.
+import { createElement } from "react";
+import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import type { Problem } from "../../src/messages/answers";
 import { addRank, nextDevice, resizeGroup } from "../../src/document/placement/edits";
 import { hostOf, setHost } from "../../src/document/placement/hosts";
 import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
+import { CrossingTable } from "../../src/placement/CrossingTable";
+import { crossingsOf } from "../../src/placement/model/crossings";
 import { fixesOf } from "../../src/placement/model/fixes";
+import { costWords, linkBetween, linkWords } from "../../src/placement/model/costs";
 import { hostsOf } from "../../src/placement/model/memory";
 import { spotOf } from "../../src/placement/model/problems";
 import { found, graph } from "./plans";
@@ -89,5 +94,46 @@ describe("what is wrong with a host", () => {
   it("is known of the hosts that were planned for", () => {
     expect(hostsOf(two)).toEqual(["here", "far"]);
     expect(hostsOf(null)).toEqual([]);
+  });
+});
+
+describe("what goes between hosts", () => {
+  const { plan } = found("ok");
+  const apart = { ...plan, ranks: plan.ranks.map((rank) => (rank.rank === 1 ? { ...rank, host: "far" } : rank)) };
+  const link = { first: "far", second: "here", bandwidth: 1e9, latency: 0.0004 };
+  const known = { ...apart, host_links: [link] };
+
+  it("names them, and says the time that a value takes", () => {
+    expect(costWords(apart, 0, 1, null)).toBe("here to far");
+    expect(costWords(apart, 1, 0, 5)).toBe("far to here");
+    expect(costWords(known, 1, 0, null)).toBe("far to here, 0.40 ms or more each");
+    expect(costWords(known, 0, 1, 20e6)).toBe("here to far, 20 ms each");
+    expect(costWords(known, 0, 2, 20e6)).toBeNull();
+  });
+
+  it("goes over a link that was measured once", () => {
+    expect(linkBetween(known, ["here", "far"])).toBe(link);
+    expect(linkBetween(known, ["here", "here"])).toBeUndefined();
+    expect(linkBetween(apart, ["here", "far"])).toBeUndefined();
+    expect(linkWords(link)).toBe("954 MiB/s, 0.40 ms");
+  });
+
+  it("is in the table of crossings, states too", () => {
+    const { source, target, ...copy } = plan.copies[0]!;
+    const table = (of: typeof apart) =>
+      renderToStaticMarkup(
+        createElement(CrossingTable, {
+          crossings: crossingsOf(graph, { routes: plan.routes, handed: [] }),
+          copies: [{ ...copy, source, target, bytes: 1e9 }],
+          plan: of,
+          total: { wires: 9, results: 0 },
+          onHover: () => undefined,
+          onOpen: () => undefined,
+        }),
+      );
+    expect([source, target]).toEqual([0, 1]);
+    expect(table(known)).toContain("here to far, 0.40 ms or more each");
+    expect(table(known)).toContain("here to far, 1.00 s each");
+    expect(table(plan)).not.toContain("each");
   });
 });
