@@ -12,6 +12,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.http.studio import Studio
 from walkgraph.service.observe.telemetry import Collector
 from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, prepare_home, write_private
+from walkgraph.standby import keep, open_or_stand_by
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.wire.processes.common import one_heap
@@ -59,13 +61,15 @@ class Started:
     """The facts that a person or a program needs to continue."""
 
     url: str
-    studio: str | None
-    """An address that lets one browser in, once; None if the editor is not installed."""
     token_file: Path
-    starter: str | None
+    studio: str | None = None
+    """An address that lets one browser in, once; None if the editor is not installed, or the service stands by."""
+    starter: str | None = None
     """The deployment that the first start makes."""
-    starter_problem: str | None
+    starter_problem: str | None = None
     """The reason that there is none."""
+    behind: str | None = None
+    """The service that has the database, where this one stands by."""
 
 
 def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], None]) -> int:
@@ -81,60 +85,93 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     _check_certificate(settings)
     # A plug-in that can't be loaded is reported now, not at the first graph.
     catalogue()
-    with only_one(settings):
+    with only_one(settings), _listen(settings) as listener:
         token = ensure_token(settings)
         logs.configure(settings.log_level, settings.log_format, (token, *settings.secrets()))
-        store = Store.open(settings.database)
-        first = store.read_now(queries.is_new)
-        studio = _studio(settings)
-        fork_server = _supervisor(settings)
-        app = create_app(
-            settings,
-            token=token,
-            store=store,
-            spawn=partial(DeploymentProcess.start, fork_server),
-            hosts=this_machine if settings.backend == "local" else partial(_cluster, fork_server),
-            studio=studio,
-            collector=Collector(settings.home / "d"),
+        place = _Place(settings, _url(settings, listener), announce)
+        try:
+            store = open_or_stand_by(settings, listener, place.stand_by)
+            if store is None:
+                return 0
+            with closing(store):
+                return _serve(place, store, token, listener, starter=starter)
+        finally:
+            settings.address_file.unlink(missing_ok=True)
+
+
+def _serve(place: _Place, store: Store, token: str, listener: socket.socket, *, starter: bool) -> int:
+    settings = place.settings
+    first = store.read_now(queries.is_new)
+    studio = _studio(settings)
+    fork_server = _supervisor(settings)
+    app = create_app(
+        settings,
+        token=token,
+        store=store,
+        spawn=partial(DeploymentProcess.start, fork_server),
+        hosts=this_machine if settings.backend == "local" else partial(_cluster, fork_server),
+        studio=studio,
+        collector=Collector(settings.home / "d"),
+    )
+    services: Services = app.state.services
+
+    async def begin() -> None:
+        logs.reclaim()
+        _exempt_from_collections()
+        problem = await _deploy_starter(services) if starter and first else None
+        place.tell(
+            studio=f"{place.url}/studio/?code={services.codes.make()}" if studio else None,
+            starter=STARTER if starter and first and problem is None else None,
+            starter_problem=problem,
         )
-        services: Services = app.state.services
-        with _listen(settings) as listener:
-            url = _url(settings, listener)
 
-            async def begin() -> None:
-                logs.reclaim()
-                _exempt_from_collections()
-                certificate = None if settings.tls_cert is None else str(settings.tls_cert.absolute())
-                address = Address(pid=os.getpid(), url=url, certificate=certificate)
-                write_private(settings.address_file, msgspec.json.encode(address).decode())
-                problem = await _deploy_starter(services) if starter and first else None
-                announce(
-                    Started(
-                        url=url,
-                        studio=f"{url}/studio/?code={services.codes.make()}" if studio else None,
-                        token_file=settings.token_file,
-                        starter=STARTER if starter and first and problem is None else None,
-                        starter_problem=problem,
-                    )
-                )
-
-            server = _Server(_configuration(app, settings), services, settings.drain_timeout, begin)
-            try:
-                with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                    runner.run(_run(server, listener, fork_server))
-                    if server.force_exit:
-                        _leave(settings)
-            finally:
-                settings.address_file.unlink(missing_ok=True)
-                store.close()
+    server = _Server(_configuration(app, settings), services, settings.drain_timeout, begin)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(_run(server, listener, fork_server, _watch(settings, store)))
+        if server.force_exit:
+            _leave(settings, 0)
     return 0 if server.started else 1
 
 
-async def _run(server: _Server, listener: socket.socket, fork_server: ForkServerProcess) -> None:
+@dataclass
+class _Place:
+    """Where the service is reached, which is told once: as soon as it serves, or stands by."""
+
+    settings: Settings
+    url: str
+    announce: Callable[[Started], None]
+    _told: bool = False
+
+    def tell(self, **more: str | None) -> None:
+        certificate = None if self.settings.tls_cert is None else str(self.settings.tls_cert.absolute())
+        address = Address(pid=os.getpid(), url=self.url, certificate=certificate)
+        write_private(self.settings.address_file, msgspec.json.encode(address).decode())
+        if not self._told:
+            self._told = True
+            self.announce(Started(url=self.url, token_file=self.settings.token_file, **more))
+
+    def stand_by(self, behind: str) -> None:
+        self.tell(behind=behind)
+
+
+async def _run(
+    server: _Server,
+    listener: socket.socket,
+    fork_server: ForkServerProcess,
+    watch: Coroutine[None, None, None] | None,
+) -> None:
+    watching = asyncio.create_task(watch) if watch is not None else None
     try:
         await server.serve(sockets=[listener])
     finally:
+        if watching is not None:
+            watching.cancel()
         await fork_server.close()
+
+
+def _watch(settings: Settings, store: Store) -> Coroutine[None, None, None] | None:
+    """Leaves the database to others that stand by, if there may be any."""
+    return keep(store, lambda: _leave(settings, 1)) if settings.peer_url is not None else None
 
 
 def _exempt_from_collections() -> None:
@@ -144,7 +181,7 @@ def _exempt_from_collections() -> None:
     gc.enable()
 
 
-def _leave(settings: Settings) -> NoReturn:
+def _leave(settings: Settings, code: int) -> NoReturn:
     """Exit now, without waiting for tasks and threads in progress. The kernel ends the deployments' processes with this
     one, and the store holds what was acknowledged, as after any death."""
     settings.address_file.unlink(missing_ok=True)
@@ -152,7 +189,7 @@ def _leave(settings: Settings) -> NoReturn:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 class _Server(uvicorn.Server):

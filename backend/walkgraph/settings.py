@@ -53,6 +53,10 @@ class Settings(BaseSettings):
     """The service that clients connect to; by default the one running in `home`."""
     database_url: str | None = None
     """SQLAlchemy URL; by default an SQLite file in `home`."""
+    peer_url: str | None = Field(default=None, max_length=53, pattern=r"^https?://[^\s/?#@]+$")
+    """Where other services reach this one, `http://a.example:8421`. Of those that have a peer URL and share a
+    PostgreSQL database, one serves. The others stand by: they pass connections on to it, and one takes over once it is
+    gone."""
     checkpoint_roots: tuple[Path, ...] = ()
     """Folders that contain the folders named by `checkpoint:<name>`."""
     allowed_hosts: tuple[str, ...] = ()

@@ -19,8 +19,9 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleErr
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlmodel import Session, create_engine
 
-from walkgraph.errors import Conflict, InvalidInput, Refused, WalkgraphError
+from walkgraph.errors import InvalidInput, Refused, WalkgraphError
 from walkgraph.store.identity import OpenedFile
+from walkgraph.store.ownership import Ownership, Taken
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -32,10 +33,10 @@ _WRITE = "walkgraph_write"
 _BUSY = "the database can't be used now; try again, and see the service's log"
 _FULL = ("database or disk is full", "disk i/o error", "no space left on device")
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_OWNER_MILLISECONDS = 5000
+OWNER_SECONDS = 5.0
 """PostgreSQL takes a moment to notice that a service has died."""
-_WRITER, _OWNER = zlib.crc32(b"walkgraph writer"), zlib.crc32(b"walkgraph owner")
-"""Names of PostgreSQL's advisory locks: of the writing transaction, and of the service that owns the database."""
+_WRITER = zlib.crc32(b"walkgraph writer")
+"""The name of PostgreSQL's advisory lock of the writing transaction."""
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """Keep-alive settings, in seconds, that detect a server which is gone."""
 _CACHE = 512
@@ -70,9 +71,9 @@ class StoreLost(WalkgraphError):
 class Store:
     """Runs one query function per transaction, off the event loop."""
 
-    def __init__(self, engine: Engine, owner: Connection | None = None) -> None:
-        """`owner`: a connection that holds the database for this service as long as it lives."""
-        self._reads = engine
+    def __init__(self, engine: Engine, owner: Ownership | None = None, address: str | None = None) -> None:
+        """`owner`: holds a PostgreSQL database for this service. `address`: as for `open`."""
+        self._reads, self._address = engine, address
         self._writes = engine.execution_options(**{_WRITE: True})
         self._owner = owner
         self._file: OpenedFile | None = None
@@ -81,17 +82,19 @@ class Store:
         """The file's fault that was last logged."""
 
     @classmethod
-    def open(cls, url: str) -> Self:
-        """Open the database, creating it or upgrading its schema first.
+    def open(cls, url: str, address: str | None = None, seconds: float = OWNER_SECONDS) -> Self:
+        """Open the database, creating it or upgrading its schema first. `address`: where this service is reached, for
+        others that open the database. `seconds`: how long to wait until another service has left it.
 
-        Raises Refused where the address is none that can be used, StoreBusy where nothing answers there, Conflict where
+        Raises Refused where the URL is none that can be used, StoreBusy where nothing answers there, Taken where
         another service has the database.
         """
         engine = _engine(url)
         with ExitStack() as undone:
             undone.callback(engine.dispose)
             try:
-                store = cls(engine, _owned(engine) if engine.dialect.name == "postgresql" else None)
+                shared = engine.dialect.name == "postgresql"
+                store = cls(engine, Ownership.take(engine, address, seconds) if shared else None, address)
                 undone.callback(store.close)
                 _migrate(store._writes)
                 store._settle()
@@ -107,6 +110,22 @@ class Store:
             with suppress(DBAPIError):
                 self._owner.close()
         self._reads.dispose()
+
+    def keep(self) -> bool:
+        """True if this service has the database, also if it must take it again, as after the server was started anew.
+        False if the server can't be asked, or hasn't noticed yet that an earlier connection is gone. Raises Taken if
+        another service has it."""
+        if self._owner is None or self._owner.holds:
+            return True
+        try:
+            self._owner = Ownership.take(self._reads, self._address, 0.1)
+        except Taken as taken:
+            if taken.address != self._address:
+                raise
+            return False
+        except DBAPIError:
+            return False
+        return True
 
     @property
     def fault(self) -> str | None:
@@ -253,22 +272,6 @@ def _memory_engine(url: URL) -> Engine:
     """An engine whose only connection has all of the database: threads lend it to each other, and none keeps one."""
     lent = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
     return create_engine(url, connect_args={"check_same_thread": False}, **lent)
-
-
-def _owned(engine: Engine) -> Connection:
-    """A connection that holds the database; the lock ends with it, however the service dies."""
-    owner = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-    # The pool must neither lend it out nor discard it with connections that a server closed.
-    owner.detach()
-    owner.exec_driver_sql(f"SET lock_timeout = {_OWNER_MILLISECONDS}")
-    try:
-        owner.exec_driver_sql(f"SELECT pg_advisory_lock({_OWNER})")
-    except OperationalError:
-        owner.close()
-        raise Conflict(
-            f"another Walkgraph service uses the database {engine.url.render_as_string()}; give each one its own"
-        ) from None
-    return owner
 
 
 def _begin_postgresql(connection: Connection) -> None:

@@ -87,6 +87,9 @@ def program() -> str:
 
 def _lines(status: dict[str, Any]) -> Iterator[str]:
     command = program()
+    if status["behind"]:
+        yield f"Walkgraph stands by: {status['behind']} has the database. What is sent to {status['url']} goes there."
+        return
     yield "Walkgraph is running.\n"
     yield f"  studio   {status['studio'] or 'not installed: pip install walkgraph-editor'}"
     yield f"  API      {status['url']}/v1   token in {status['token_file']}"
