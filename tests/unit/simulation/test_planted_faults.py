@@ -34,18 +34,26 @@ def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:
     return tuple(one for one in some if one.pages == scenario.pages and same_processes(scenario.plan, one.plan))
 
 
-def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:
-    """The first seed in which a world is at fault, and what it says."""
+def violation(fault: Fault, parts: WorldParts, seed: int) -> str | None:
+    """What the world of this seed says that is at fault."""
     those = [one for one in known() if fault.where in one.name]
-    for seed in seeds:
-        try:
-            scenario = those[seed % len(those)]
-            drawn = others(scenario, fault.among)
-            page = Page(drawn if fault.draws else (), fault.keeps, fault.moves)
-            World(scenario, seed, chances=fault.chances, parts=parts, page=page).run()
-        except Violation as violation:
-            return seed, str(violation)
+    try:
+        scenario = those[seed % len(those)]
+        page = Page(others(scenario, fault.among) if fault.draws else (), fault.keeps, fault.moves)
+        World(scenario, seed, chances=fault.chances, parts=parts, page=page).run()
+    except Violation as found:
+        return str(found)
     return None
+
+
+@cache
+def without(fault: Fault, seed: int) -> str | None:
+    """What the same world says without a fault. `fault`: as `unplanted` has it, for faults that share their worlds."""
+    return violation(fault, REAL_PARTS, seed)
+
+
+def unplanted(fault: Fault) -> Fault:
+    return fault._replace(said="", parts=REAL_PARTS, patches=())
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -54,10 +62,9 @@ def test_a_planted_fault_is_found_by_its_seed_alone(name: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         for patch in fault.patches:
             patched.setattr(patch.owner, patch.name, patch.by)
-        seen = found(fault, fault.parts, range(SEEDS))
-        assert seen is not None
-        seed, said = seen
-        assert f"seed {seed}, " in said
-        assert fault.said in said
-        assert found(fault, fault.parts, range(seed, seed + 1)) == seen
-    assert found(fault, REAL_PARTS, range(seed + 1)) is None
+        said = (violation(fault, fault.parts, seed) for seed in range(SEEDS))
+        seed, first = next((seed, found) for seed, found in enumerate(said) if found is not None)
+        assert f"seed {seed}, " in first
+        assert fault.said in first
+        assert violation(fault, fault.parts, seed) == first
+    assert [without(unplanted(fault), seed) for seed in range(seed + 1)] == [None] * (seed + 1)
