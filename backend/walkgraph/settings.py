@@ -239,6 +239,11 @@ def listed_plugins() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*found.plugins, *added_plugins(found.home))))
 
 
+def copied_checkpoints() -> Path:
+    """The folder of checkpoints that come from other hosts, for actors on a host without a service."""
+    return _Listed().home / "checkpoints"
+
+
 def added_plugins(home: Path) -> tuple[str, ...]:
     """Those that `walkgraph plugins add` has listed. Raises Refused if the file is damaged."""
     path = home / _ADDED

@@ -44,7 +44,8 @@ def ray_cluster(*members: Host) -> Iterator[RayCluster]:
             if host is head:
                 command = host.command(*words, "--head", f"--port={PORT}", "--include-dashboard=false")
             else:
-                command = host.alone(*words, f"--address={cluster.address}")
+                # A home of its own, in the folder for temporary files that is its own too.
+                command = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words, f"--address={cluster.address}")
             processes.append(
                 # An interrupt of this process is none of its nodes, which end in their order.
                 subprocess.Popen(

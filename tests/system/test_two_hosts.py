@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -113,3 +114,16 @@ async def test_a_longer_cut_ends_runs_and_the_rank_behind_it_is_started_anew(hos
             assert deployment.ask("ready")
             assert deployment.answers({"ferry": LARGE}) == expected
         assert deployment.ask("starts")[0] == 1, "a rank that can be reached goes on"
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed")
+async def test_a_checkpoint_comes_to_a_host_that_lacks_it(hosts: Sequence[Host]) -> None:
+    here, there = hosts
+    # Each host has a folder of its own for temporary files.
+    with tempfile.TemporaryDirectory() as folder, ray_cluster(*hosts) as ray:
+        command = here.command(sys.executable, "-m", "tests.support.cluster_checkpoint", folder, there.name)
+        environment = {**ray.environment, "WALKGRAPH_BACKEND": "ray", "WALKGRAPH_RAY_ADDRESS": ray.address}
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+        told, _ = await process.communicate()
+    far, near = json.loads(told)
+    assert far == near

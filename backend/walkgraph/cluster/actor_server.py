@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from walkgraph.cluster import checkpoint_copies
 from walkgraph.cluster.cluster_hosts import ClusterHosts
 from walkgraph.cluster.joining import Joining
 from walkgraph.cluster.rank_actor import RankActor
@@ -72,6 +73,7 @@ class _Conductor:
         self._actors: dict[tuple[int, int], Any] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._group: asyncio.Task[Any] | None = None
+        self._copies: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
         try:
@@ -129,12 +131,15 @@ class _Conductor:
             spec = read_spec(Path(fork.directory))
             actor = self._actors[key] = await self._actor(fork, spec)
             far = fork.ports is not None
+            if far:
+                await self._copied(spec)
             begun = actor.begin.remote(msgspec.msgpack.encode(fork), msgspec.json.encode(spec) if far else b"")
             self._tell(forks.Forked(*key, await begun))
         except (WalkgraphError, OSError, ValueError, self._ray.exceptions.RayError) as error:
             _log.warning("rank %d is not started: %s", fork.rank, error)
             self._kill(*key)
-            reason = str(error) if isinstance(error, WalkgraphError) else ""
+            cause = getattr(error, "cause", error)  # what an actor raised
+            reason = str(cause) if isinstance(cause, WalkgraphError) else ""
             self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH, reason))
             return
         code = -signal.SIGKILL
@@ -166,6 +171,21 @@ class _Conductor:
             )
             .remote()
         )
+
+    async def _copied(self, spec: DeploymentSpec) -> None:
+        """Wait until the deployment's hosts have its checkpoints."""
+        if self._copies is None:
+            self._copies = asyncio.create_task(self._bring(spec))
+        try:
+            await asyncio.shield(self._copies)
+        except (WalkgraphError, OSError, self._ray.exceptions.RayError):
+            self._copies = None  # the next start tries again
+            raise
+
+    async def _bring(self, spec: DeploymentSpec) -> None:
+        for name, hosts in checkpoint_copies.needed(spec.plan).items():
+            actors = self._hosts.named(self._ray, {"", *hosts})
+            await checkpoint_copies.bring(name, spec.checkpoint_roots, actors.pop(""), actors)
 
     async def _reserved(self, spec: DeploymentSpec) -> Any:
         """The placement group of a deployment, once it has room. Raises InvalidInput."""
@@ -207,6 +227,8 @@ class _Conductor:
             task.cancel()
         for key in list(self._actors):
             self._kill(*key)
+        if self._copies is not None:
+            self._copies.cancel()
         if self._group is not None:
             self._group.cancel()
             with contextlib.suppress(asyncio.CancelledError, WalkgraphError, OSError, self._ray.exceptions.RayError):

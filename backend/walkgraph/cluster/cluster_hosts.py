@@ -5,6 +5,7 @@ import asyncio
 import importlib
 import logging
 import secrets
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -56,17 +57,26 @@ class ClusterHosts:
             for place, (node, found) in enumerate(answers, start=1)
         ]
 
-    async def _hardware(self, ray: Any, node: str) -> bytes | None:
-        """None if the host doesn't answer."""
+    def named(self, ray: Any, names: Collection[str]) -> dict[str, Any]:
+        """The actors of the hosts of these names, as far as they are there; "": this one."""
+        here = ray.get_runtime_context().get_node_id()
+        nodes = {"" if node["NodeID"] == here else node["NodeName"]: node for node in ray.nodes() if node["Alive"]}
+        return {name: self._actor(ray, nodes[name]["NodeID"]) for name in names if name in nodes}
+
+    def _actor(self, ray: Any, node: str) -> Any:
         if node not in self._actors:
             scheduling = importlib.import_module("ray.util.scheduling_strategies")
             there = scheduling.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
             self._actors[node] = (
                 ray.remote(HostActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=there).remote()
             )
+        return self._actors[node]
+
+    async def _hardware(self, ray: Any, node: str) -> bytes | None:
+        """None if the host doesn't answer."""
         try:
             async with asyncio.timeout(HOST_SECONDS):
-                return await self._actors[node].hardware.remote()
+                return await self._actor(ray, node).hardware.remote()
         except (TimeoutError, ray.exceptions.RayError) as error:
             _log.warning("host %s doesn't tell its hardware: %s", node, error)
             ray.kill(self._actors.pop(node))

@@ -1,10 +1,12 @@
-"""The actor of a host, which reads its hardware and measures its links."""
+"""The actor of a host, which reads its hardware, measures its links and copies checkpoints."""
 
 import msgspec
 
+from walkgraph.cluster.checkpoint_files import CheckpointCopy, Files, files_of, folder_of, piece_of
 from walkgraph.cluster.link_meter import LinkEnd, answer_once, measure
+from walkgraph.errors import NotFound
 from walkgraph.placement.hardware import find_hardware
-from walkgraph.settings import use_gpus_of_host
+from walkgraph.settings import copied_checkpoints, use_gpus_of_host
 from walkgraph.wire.processes.host_hardware import encoded
 
 
@@ -26,3 +28,36 @@ class HostActor:
         """An encoded `Measured` of the link to a host that answers."""
         asked = msgspec.msgpack.decode(end, type=LinkEnd)
         return msgspec.msgpack.encode(measure(asked.address, asked.port, asked.token))
+
+    def checkpoint(self, where: bytes) -> bytes:
+        """The encoded files of a checkpoint; None if this host lacks it. `where`: its name, and the roots to search."""
+        folder = folder_of(*_where(where))
+        return msgspec.msgpack.encode(None if folder is None else files_of(folder))
+
+    def piece(self, where: bytes, file: str, start: int) -> bytes:
+        """Raises NotFound, OSError."""
+        folder = folder_of(*_where(where))
+        if folder is None:
+            raise NotFound("the checkpoint is gone while it is copied")
+        return piece_of(folder, file, start)
+
+    def begin_copy(self, where: bytes, files: bytes) -> bytes:
+        """An encoded `CopyBegun`; None if this host has a folder or a copy of the checkpoint."""
+        copy = _copy(where, files)
+        made = folder_of(*_where(where)) is not None or copy.is_made
+        return msgspec.msgpack.encode(None if made else copy.begin())
+
+    def take_piece(self, where: bytes, files: bytes, index: int, start: int, piece: bytes) -> None:
+        _copy(where, files).take(index, start, piece)
+
+    def finish_copy(self, where: bytes, files: bytes) -> None:
+        _copy(where, files).finish()
+
+
+def _where(encoded: bytes) -> tuple[str, tuple[str, ...]]:
+    return msgspec.msgpack.decode(encoded, type=tuple[str, tuple[str, ...]])
+
+
+def _copy(where: bytes, files: bytes) -> CheckpointCopy:
+    name, _ = _where(where)
+    return CheckpointCopy(copied_checkpoints(), name, msgspec.msgpack.decode(files, type=Files))

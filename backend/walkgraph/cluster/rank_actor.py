@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from walkgraph.cluster.host_folder import entered, folder_of
-from walkgraph.settings import actor_environment
+from walkgraph.settings import actor_environment, copied_checkpoints
 from walkgraph.wire.processes import forks
 from walkgraph.wire.spec import LOG, DeploymentSpec, write_spec
 
@@ -28,7 +28,8 @@ class RankActor:
             found = msgspec.json.decode(spec, type=DeploymentSpec)
             folder = folder_of(found)
             self._entered = entered(folder)
-            write_spec(folder, found)
+            roots = (*found.checkpoint_roots, str(copied_checkpoints()))
+            write_spec(folder, msgspec.structs.replace(found, checkpoint_roots=roots))
             asked = msgspec.structs.replace(asked, directory=str(folder))
         with (Path(asked.directory) / LOG).open("ab") as log:
             words = ("-m", "walkgraph.worker.child", msgspec.json.encode(asked).decode(), "--parent", str(os.getpid()))
