@@ -1,4 +1,4 @@
-"""A service that stands by: it passes connections on to the one that has their database, and takes over once that is
+"""Standing by: a service passes connections on to the one that has its database, and takes over once that is
 gone. And the watch of the one that has it.
 """
 
