@@ -36,6 +36,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
         ("prefill_apart", [], ["first of one", "two ranks, whole", "beside longest ms", "p95 of alone"]),
+        ("planning", [], ["ranks", "plan CPU s", "llm", "bagel"]),
         ("replicas", [], ["conversations", "found", "busiest", "us a run", "of one"]),
         ("spoken_host", ["--operations"], ["us a token", "us a frame", "operations a frame"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),

@@ -7,31 +7,28 @@ warning.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from msgspec.structs import replace
 
+from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
-from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import kept_in, whole_pages
-from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.capacity.asked import PAGE, tokens_asked
 from walkgraph.placement.capacity.shards import indivisible
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.document import PRECISION, size_in_bytes
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import MIB, Sizes, WeightSizes, absent
-from walkgraph.placement.tables import Plan, RankPlan, Scalar, StatePlan
+from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, UsePlan
 from walkgraph.placement.transports import Transports, addressable
 
-PAGE = 16
-"""Tokens that a paged state grows by."""
 RUNS = 32
 """The caches are made for this many of the largest requests at once, where no group names its memory."""
 UNKNOWN_CACHES = 1024 * MIB
@@ -125,10 +122,24 @@ def budget(
     found = Budgets(plan)
     known = _known(assignment.graph, sizes, found.graph_problems)
     demand = {
-        "default": _demand(assignment.graph, plan, largest=False),
-        "largest": _demand(assignment.graph, plan, largest=True),
+        "default": tokens_asked(assignment.graph, plan, largest=False),
+        "largest": tokens_asked(assignment.graph, plan, largest=True),
     }
-    needs = [_need(assignment, plan, hardware, catalogue, known, demand, transports, rank) for rank in plan.ranks]
+    shards, sharing = cache(partial(_shards, known)), _sharing(plan)
+    sent, spanning = _sent(plan), spanning_ranks(plan)
+    needs = [
+        _need(
+            assignment,
+            plan,
+            _memory(assignment, hardware, sharing[_place(rank)], rank),
+            catalogue,
+            shards(rank.weight_shards, rank.expert_parallel),
+            demand,
+            partial(_arenas, sent.get(rank.rank, ()), transports, spanning=rank.rank in spanning),
+            rank,
+        )
+        for rank in plan.ranks
+    ]
     found.problems.extend(indivisible(plan, known, assignment))
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
@@ -157,16 +168,16 @@ def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, Wei
 def _need(
     assignment: Assignment,
     plan: Plan,
-    hardware: Hardware,
+    memory: tuple[int, bool],
     catalogue: Catalogue,
     known: Mapping[str, WeightSizes],
     demand: Mapping[str, Mapping[Rank, Mapping[int, int]]],
-    transports: Transports,
+    arenas: Callable[[Mapping[int, int]], dict[str, int]],
     rank: RankPlan,
 ) -> Need:
-    known = {name: _shard_of(sizes, rank) for name, sizes in known.items()}
+    """`memory`: what the rank may take, and True if its groups name it. `known`: sizes of the rank's shards. `arenas`:
+    those of the rank, by its caches."""
     gpu = rank.device != "cpu"
-    memory, said = _memory(assignment, plan, hardware, rank)
     token = _token_bytes(plan, catalogue, known, rank)
     caches = {
         # The pool itself needs one page of zeros.
@@ -175,37 +186,44 @@ def _need(
     }
     return Need(
         rank=rank,
-        memory=memory,
-        said=said,
+        memory=memory[0],
+        said=memory[1],
         weights=_weights(plan, known, rank),
         caches=caches["default"],
         largest=caches["largest"],
         workspace=_workspace(plan, known, rank),
         margin=GPU_MARGIN if gpu else CPU_MARGIN,
-        arenas=_arenas(plan, transports, rank, caches["default"]),
+        arenas=arenas(caches["default"]),
         loading=_weights(plan, known, rank, kept=False),
     )
 
 
-def _shard_of(sizes: WeightSizes, rank: RankPlan) -> WeightSizes:
-    """The sizes of a rank's shard, or of all where it can't be divided, which is a problem of its own."""
-    count, how = rank.weight_shards, rank.expert_parallel
-    return sizes if sizes.indivisible(count, how) else sizes.shard(count, how)
+def _shards(known: Mapping[str, WeightSizes], count: int, how: ExpertParallel | None) -> dict[str, WeightSizes]:
+    """Sizes on one of `count` shards, or of all where they can't be divided, which is a problem of its own."""
+    return {name: sizes if sizes.indivisible(count, how) else sizes.shard(count, how) for name, sizes in known.items()}
 
 
-def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:
-    """Transport -> bytes, as the transports declare them; more where a default request's state is larger that is sent
-    in one piece."""
-    found: dict[str, int] = {}
+def _sent(plan: Plan) -> dict[Rank, list[tuple[UsePlan, EdgePlan]]]:
+    """Rank -> its uses with the edges by which tensors leave them from GPU to GPU."""
+    found: dict[Rank, list[tuple[UsePlan, EdgePlan]]] = {}
     for walk in plan.walks:
         for edge in walk.edges:
-            if not edge.on_device:
-                continue
-            use = walk.uses[edge.source.use]
-            if use.rank == rank.rank:
-                state = caches.get(use.states[0], 0) if use.op == "export" and not edge.parts else 0
-                found[edge.transport] = max(found.get(edge.transport, transports[edge.transport].arena_bytes), state)
-    if rank.rank in spanning_ranks(plan):
+            if edge.on_device:
+                use = walk.uses[edge.source.use]
+                found.setdefault(use.rank, []).append((use, edge))
+    return found
+
+
+def _arenas(
+    sent: Sequence[tuple[UsePlan, EdgePlan]], transports: Transports, caches: Mapping[int, int], *, spanning: bool
+) -> dict[str, int]:
+    """Transport -> bytes, as the transports declare them; more where a default request's state is larger that is sent
+    in one piece. `spanning`: the rank has a part of a loop that spans several GPUs."""
+    found: dict[str, int] = {}
+    for use, edge in sent:
+        state = caches.get(use.states[0], 0) if use.op == "export" and not edge.parts else 0
+        found[edge.transport] = max(found.get(edge.transport, transports[edge.transport].arena_bytes), state)
+    if spanning:
         name = addressable(transports)
         found[name] = found.get(name, transports[name].arena_bytes) + ROOM_BYTES
     return found
@@ -259,51 +277,6 @@ def _token_bytes(plan: Plan, catalogue: Catalogue, known: Mapping[str, WeightSiz
     return found
 
 
-def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, int]]:
-    """Rank -> paged state -> the most tokens that a request of any task keeps there."""
-    alternatives = [Facts(plan, one.index) for one in plan.alternatives]
-    found: dict[Rank, dict[int, int]] = {}
-    for task in graph.tasks.values():
-        params = _params(task, largest=largest)
-        for state, rank, maps in (place for facts in alternatives for place in _places(facts, task)):
-            tokens = _tokens(plan.states[state], params, maps)
-            states = found.setdefault(rank, {})
-            states[state] = max(states.get(state, 0), tokens)
-    return {rank: dict(sorted(states.items())) for rank, states in found.items()}
-
-
-def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[tuple[str, ...], ...]]]:
-    """Every paged state of the task's steps, with every rank that holds it and the limits of the maps around it."""
-    walks = {(walk.name, walk.chunked): walk.index for walk in facts.walks}
-    for step in steps_of(task):
-        index = walks.get((step.step.walk, step.step.per == "chunk"))
-        if index is not None:
-            for state, rank in facts[index].places:
-                if facts.plan.states[state].kind == "paged_kv":
-                    yield state, rank, facts[index].copies.get(state, ())
-
-
-def _tokens(state: StatePlan, params: Mapping[str, Scalar], maps: tuple[tuple[str, ...], ...]) -> int:
-    """Tokens of a state, rounded up to whole pages."""
-    try:
-        kept = kept_in(state, params, maps)
-        return PAGE * whole_pages(kept.tokens, kept.sequences, PAGE)
-    except InvalidInput:
-        return 0  # the graph's check reports a capacity that can't be computed
-
-
-def _params(task: Task, *, largest: bool) -> dict[str, Scalar]:
-    """Every parameter at its default, or at its largest value; parameters without that value are left out."""
-    found: dict[str, Scalar] = {"seed": 0}
-    for name, param in declared_params(task).items():
-        numeric = param.type in {"integer", "number"}
-        value = param.max if largest and numeric and param.max is not None else param.default
-        value = param.min if value is None and numeric else value
-        if value is not None:
-            found[name] = int(value) if param.type == "integer" else value
-    return found
-
-
 def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
     known = {need.rank.rank: need for need in needs}
     for walk in plan.walks:
@@ -319,11 +292,19 @@ def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
 # ── available memory ───────────────────────────────────────────────────────────────────────────
 
 
-def _memory(assignment: Assignment, plan: Plan, hardware: Hardware, rank: RankPlan) -> tuple[int, bool]:
+def _sharing(plan: Plan) -> dict[tuple[str, str], list[Rank]]:
+    """Host and device -> its ranks."""
+    found: dict[tuple[str, str], list[Rank]] = {}
+    for rank in plan.ranks:
+        found.setdefault(_place(rank), []).append(rank.rank)
+    return found
+
+
+def _memory(assignment: Assignment, hardware: Hardware, sharing: Sequence[Rank], rank: RankPlan) -> tuple[int, bool]:
     """Bytes that a rank may take, and True if its groups name them. Ranks without a figure share what the others
-    leave."""
+    leave. `sharing`: the ranks of its device."""
     free = _free(hardware, rank)
-    said = {r.rank: _said(assignment, free, r.rank) for r in plan.ranks if _place(r) == _place(rank)}
+    said = {one: _said(assignment, free, one) for one in sharing}
     own = said[rank.rank]
     if own is not None:
         return own, True
@@ -464,9 +445,12 @@ def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
 
 
 def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
+    sharing: dict[tuple[str, str], list[Need]] = {}
+    for need in needs:
+        sharing.setdefault(_place(need.rank), []).append(need)
     for name, device in ((host.host, device) for host in hardware.hosts for device in host.devices):
         place = "" if name == hardware.host else name, device.name
-        here = [need for need in needs if _place(need.rank) == place]
+        here = sharing.get(place, [])
         taken = sum(need.memory for need in here)
         if here and taken > device.free:
             each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)

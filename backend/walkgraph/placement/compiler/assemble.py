@@ -63,6 +63,7 @@ def assemble(
     nodes = tuple(_node(contexts[0], i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     tables = [_tables(context, nodes, resident=resident) for context in contexts]
     walks, streams, alternatives = _joined(contexts, tables)
+    called = _called(walks)
     return Plan(
         graph=graph.name,
         digest=digest(graph, placement),
@@ -71,7 +72,7 @@ def assemble(
         states=tuple(_states(graph)),
         walks=walks,
         streams=streams,
-        ranks=tuple(_rank(walks, contexts[0], rank, device) for rank, device in sorted(devices.items())),
+        ranks=tuple(_rank(called, contexts[0], rank, device) for rank, device in sorted(devices.items())),
         alternatives=alternatives,
         transport=placement.transport or "",
     )
@@ -274,7 +275,7 @@ def _seconds(context: Context, walks: tuple[WalkPlan, ...], index: int) -> float
     return max(found)
 
 
-def _rank(walks: tuple[WalkPlan, ...], context: Context, rank: Rank, device: str) -> RankPlan:
+def _rank(called: Mapping[Rank, set[int]], context: Context, rank: Rank, device: str) -> RankPlan:
     assignment, placement = context.assignment, context.assignment.placement
     here = RankPlan(
         rank=rank,
@@ -287,5 +288,14 @@ def _rank(walks: tuple[WalkPlan, ...], context: Context, rank: Rank, device: str
         expert_parallel=expert_parallel(placement, rank),
         host=context.host(rank),
     )
-    nodes = {use.node for walk in walks for use in walk.uses if use.rank == here.serving and use.op == "call"}
-    return replace(here, nodes=tuple(sorted(nodes)))
+    return replace(here, nodes=tuple(sorted(called.get(here.serving, ()))))
+
+
+def _called(walks: Sequence[WalkPlan]) -> Mapping[Rank, set[int]]:
+    """Rank -> the nodes that are called there."""
+    found: dict[Rank, set[int]] = {}
+    for walk in walks:
+        for use in walk.uses:
+            if use.op == "call":
+                found.setdefault(use.rank, set()).add(use.node)
+    return found
