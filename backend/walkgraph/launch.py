@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from walkgraph.conductor.fork_server_handle import ForkServerProcess
 from walkgraph.errors import Refused, WalkgraphError
 from walkgraph.placement.hardware import Hardware
 from walkgraph.service.app import create_app
-from walkgraph.service.deployments.judging import resolve, this_machine
+from walkgraph.service.deployments.judging import FindHosts, resolve, this_machine
 from walkgraph.service.deps import Services
 from walkgraph.service.http import limits, protocols
 from walkgraph.service.http.problems import Unprocessable
@@ -109,7 +109,7 @@ def _serve(place: _Place, store: Store, token: str, listener: socket.socket, *, 
         token=token,
         store=store,
         spawn=partial(DeploymentProcess.start, fork_server),
-        hosts=this_machine if settings.backend == "local" else partial(_cluster, fork_server),
+        hosts=_hosts(settings, fork_server),
         studio=studio,
         collector=Collector(settings.home / "d"),
     )
@@ -241,12 +241,21 @@ def _supervisor(settings: Settings) -> ForkServerProcess:
         return ForkServerProcess(folder)
     if importlib.util.find_spec("ray") is None:
         raise Refused("`ray` is not installed; run `pip install 'walkgraph[ray]'`, or use the backend `local`")
+    return actor_server(folder, settings)
+
+
+def actor_server(folder: Path, settings: Settings) -> ForkServerProcess:
+    """What has workers started in the Ray cluster of the settings. `folder`: that of its socket and its log."""
     return ForkServerProcess(folder, ACTOR_SERVER, ("--address", settings.ray_address))
 
 
-async def _cluster(actor_server: ForkServerProcess) -> Hardware:
+def _hosts(settings: Settings, server: ForkServerProcess) -> FindHosts:
+    return this_machine if settings.backend == "local" else partial(_cluster, server, settings.checkpoint_roots)
+
+
+async def _cluster(server: ForkServerProcess, roots: Sequence[Path]) -> Hardware:
     """The hosts of the cluster, once its actor server runs. Raises HostsUnknown, OSError."""
-    return await anyio.to_thread.run_sync(ask_hosts, await actor_server.running())
+    return await anyio.to_thread.run_sync(ask_hosts, await server.running(), roots)
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

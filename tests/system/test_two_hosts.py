@@ -82,6 +82,34 @@ async def test_a_service_deploys_over_two_hosts(hosts: Sequence[Host], tmp_path:
         assert reach["bandwidth"] > 0 < reach["latency"]
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed")
+async def test_doctor_says_what_is_wrong_with_a_cluster(hosts: Sequence[Host], tmp_path: Path) -> None:
+    here, there = hosts
+    roots, walkgraph = tmp_path / "checkpoints", str(Path(sys.executable).parent / "walkgraph")
+    roots.mkdir()
+    with ray_cluster(*hosts) as ray:
+        named = {"WALKGRAPH_BACKEND": "ray", "WALKGRAPH_RAY_ADDRESS": ray.address}
+        named |= {"WALKGRAPH_HOME": str(tmp_path / "home"), "WALKGRAPH_CHECKPOINT_ROOTS": json.dumps([str(roots)])}
+        found: list[dict[str, dict[str, str]]] = []
+        for changed in ({}, {"RAY_AUTH_TOKEN": "f" * 64}):
+            process = await asyncio.create_subprocess_exec(
+                *here.command(walkgraph, "doctor", "--cluster", "--json"),
+                env={**ray.environment, **named, **changed},
+                stdout=asyncio.subprocess.PIPE,
+            )
+            told, _ = await process.communicate()
+            found.append({finding["what"]: finding for finding in json.loads(told)})
+    well, refused = found
+    assert "cluster" not in well
+    assert well[f"host {here.name}"]["level"] == "ok"
+    lacking = well[f"host {there.name}"]
+    # It has a folder of its own for temporary files.
+    assert lacking["level"] == "warn"
+    assert str(roots) in lacking["detail"]
+    assert refused["cluster"]["level"] == "fail"
+    assert "RAY_AUTH_TOKEN" in refused["cluster"]["do"]
+
+
 @pytest.mark.parametrize(("place", "seconds"), [(0, 2.8), (1, 2.0)])
 async def test_a_cut_of_up_to_three_seconds_loses_nothing(hosts: Sequence[Host], place: int, seconds: float) -> None:
     expected, length = await alone("synthetic_loops", {"ferry": LARGE}), float("inf")

@@ -90,8 +90,8 @@ class _Conductor:
                         task.add_done_callback(self._starting.discard)
                     case forks.Kill():
                         self._kill(order.rank, order.start)
-                    case forks.AskHosts():
-                        match await self._hosts.told(self._ray):
+                    case forks.AskHosts(roots=roots):
+                        match await self._hosts.told(self._ray, roots):
                             case forks.NoHosts() as none:
                                 self._tell(none)
                             case hosts:

@@ -5,7 +5,8 @@ import asyncio
 import importlib
 import logging
 import secrets
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from walkgraph.cluster.host_actor import HostActor
 from walkgraph.cluster.host_links import HostLinks
 from walkgraph.cluster.link_meter import TOKEN_BYTES, LinkEnd, Measured
 from walkgraph.wire.processes import forks
+from walkgraph.wire.processes.host_hardware import decoded
 
 HOST_SECONDS = 20.0
 """Time that a host has to start its actor and read its hardware, or to measure a link."""
@@ -28,33 +30,36 @@ class ClusterHosts:
         self._addresses: dict[str, str] = {}
         self._links = HostLinks(self._measured)
 
-    async def told(self, ray: Any) -> list[forks.HostTold] | forks.NoHosts:
-        """The hosts that answer, this one first. `ray`: the module, connected to its cluster."""
+    async def told(self, ray: Any, roots: Sequence[str]) -> list[forks.HostTold] | forks.NoHosts:
+        """The hosts, this one first; those that don't answer have no report. `ray`: the module, connected to its
+        cluster. `roots`: the service's folders of checkpoints."""
         here = ray.get_runtime_context().get_node_id()
         nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
         for lost in self._actors.keys() - nodes.keys():
             del self._actors[lost]
         order = sorted(nodes, key=lambda node: (node != here, nodes[node]["NodeName"]))
-        asked = await asyncio.gather(*(self._hardware(ray, node) for node in order))
-        answers = [(nodes[node], found) for node, found in zip(order, asked, strict=True) if found is not None]
-        if not answers or answers[0][0]["NodeID"] != here:
+        asked = msgspec.msgpack.encode(roots)
+        reports = dict(
+            zip(order, await asyncio.gather(*(self._report(ray, node, asked) for node in order)), strict=True)
+        )
+        if here not in reports or not reports[here][0]:
             return forks.NoHosts("the service's own node in the Ray cluster doesn't answer; see `ray status` there")
-        names = {node["NodeID"]: node["NodeName"] for node, _ in answers}
-        self._addresses = {node["NodeID"]: node["NodeManagerAddress"] for node, _ in answers}
-        self._links.keep(names)
+        self._addresses = {node: nodes[node]["NodeManagerAddress"] for node in order if reports[node][0]}
+        self._links.keep(self._addresses)
         return [
             forks.HostTold(
-                node["NodeName"],
-                node["NodeManagerAddress"],
-                found,
-                len(answers) - place,
-                tuple(
-                    forks.LinkTold(name, link.bandwidth, link.latency)
-                    for other, name in list(names.items())[: place - 1]
-                    if (link := self._links.link(node["NodeID"], other)) is not None
+                name=nodes[node]["NodeName"],
+                address=nodes[node]["NodeManagerAddress"],
+                report=reports[node][0],
+                left=len(order) - place,
+                skew=reports[node][1],
+                links=tuple(
+                    forks.LinkTold(nodes[other]["NodeName"], link.bandwidth, link.latency)
+                    for other in order[: place - 1]
+                    if (link := self._links.link(node, other)) is not None
                 ),
             )
-            for place, (node, found) in enumerate(answers, start=1)
+            for place, node in enumerate(order, start=1)
         ]
 
     def named(self, ray: Any, names: Collection[str]) -> dict[str, Any]:
@@ -72,15 +77,16 @@ class ClusterHosts:
             )
         return self._actors[node]
 
-    async def _hardware(self, ray: Any, node: str) -> bytes | None:
-        """None if the host doesn't answer."""
+    async def _report(self, ray: Any, node: str, roots: bytes) -> tuple[bytes, float]:
+        """The report of a host, and the seconds by which its clock is ahead; no report if the host doesn't answer."""
         try:
             async with asyncio.timeout(HOST_SECONDS):
-                return await self._actor(ray, node).hardware.remote()
-        except (TimeoutError, ray.exceptions.RayError) as error:
+                found: bytes = await self._actor(ray, node).report.remote(roots)
+            return found, decoded(found).clock - time.time()
+        except (TimeoutError, msgspec.DecodeError, ray.exceptions.RayError) as error:
             _log.warning("host %s doesn't tell its hardware: %s", node, error)
             ray.kill(self._actors.pop(node))
-            return None
+            return b"", 0.0
 
     async def _measured(self, one: str, other: str) -> Measured | None:
         """The link between two nodes; None if one of them is gone, or doesn't reach the other."""

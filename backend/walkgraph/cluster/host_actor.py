@@ -1,13 +1,21 @@
-"""The actor of a host, which reads its hardware, measures its links and copies checkpoints."""
+"""The actor of a host, which reads its hardware and what is installed there, measures its links, and copies
+checkpoints."""
+
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
 
 import msgspec
 
+from walkgraph import __version__
 from walkgraph.cluster.checkpoint_files import CheckpointCopy, Files, files_of, folder_of, piece_of
 from walkgraph.cluster.link_meter import LinkEnd, answer_once, measure
 from walkgraph.errors import NotFound
 from walkgraph.placement.hardware import find_hardware
+from walkgraph.placement.transports import declared_transports
 from walkgraph.settings import copied_checkpoints, use_gpus_of_host
-from walkgraph.wire.processes.host_hardware import encoded
+from walkgraph.wire.processes.host_hardware import HostReport, encoded
 
 
 class HostActor:
@@ -16,8 +24,22 @@ class HostActor:
     def __init__(self) -> None:
         use_gpus_of_host()
 
-    def hardware(self) -> bytes:
-        return encoded(find_hardware())
+    def report(self, roots: bytes) -> bytes:
+        """An encoded `HostReport`. `roots`: an encoded list of the service's folders of checkpoints."""
+        folders = msgspec.msgpack.decode(roots, type=tuple[str, ...])
+        return encoded(
+            HostReport(
+                hardware=find_hardware(),
+                versions={
+                    "walkgraph": __version__,
+                    "ray": metadata.version("ray"),
+                    "python": ".".join(platform.python_version_tuple()[:2]),
+                },
+                lacks=tuple(name for name, one in declared_transports().items() if not one.installed),
+                missing=tuple(folder for folder in folders if not Path(folder).is_dir()),
+                clock=time.time(),
+            )
+        )
 
     def answer_link(self, end: bytes) -> int:
         """Answer the next measurement of a link to this host, an encoded `LinkEnd`; returns its port."""

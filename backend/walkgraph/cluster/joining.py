@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ _CONNECT_SECONDS = 5.0
 """Time that a head has to accept a connection. Ray itself would wait for minutes."""
 _THIS_MACHINE = ("auto", "local")
 """Addresses that name no host: of a cluster that runs here, or is made for this process."""
+
+_VERSIONS = re.compile(r"^\s*Ray: (\S+)\s+Python: (\S+)$", re.MULTILINE)
+"""In Ray's message: the cluster's versions, then this process's."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +53,9 @@ def join_cluster(address: str) -> Any:
     ray = importlib.import_module("ray")
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level="WARNING")
-    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError):
+    except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
         _log.exception("Ray can't connect to %s", address)
-        raise Refused(_why(address)) from None
+        raise Refused(why_not(address, error)) from None
     return ray
 
 
@@ -68,10 +72,23 @@ def _try(address: str) -> None:
         ) from None
 
 
-def _why(address: str) -> str:
+def why_not(address: str, error: Exception) -> str:
+    """What to do where Ray can't connect to a cluster, whose head accepts connections unless it is of this machine."""
+    versions = _VERSIONS.findall(str(error))
+    if len(versions) == 2:
+        (ray, python), (own_ray, own_python) = versions
+        return (
+            f"the Ray cluster runs Ray {ray} on Python {python}, and this machine has Ray {own_ray} on Python "
+            f"{own_python}; install the cluster's here: `pip install 'ray=={ray}'` on the same Python"
+        )
     if address in _THIS_MACHINE:
         return "no Ray cluster runs on this machine; run `ray start`, or name its head in WALKGRAPH_RAY_ADDRESS"
+    if isinstance(error, ConnectionError):
+        return (
+            f"the head of the Ray cluster at `{address}` doesn't accept this machine's key; set RAY_AUTH_MODE and "
+            "RAY_AUTH_TOKEN as they were set where it was started"
+        )
     return (
-        f"Ray can't join the cluster at `{address}`, and `d/forks.log` says why: it wants the cluster's RAY_AUTH_MODE "
-        "and RAY_AUTH_TOKEN, a node of the cluster on this machine, and the same versions of Ray and Python"
+        f"Ray can't join the cluster at `{address}`, and `d/forks.log` says why; run a node of the cluster on this "
+        "machine (`ray start --address`)"
     )

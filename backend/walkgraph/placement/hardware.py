@@ -48,6 +48,12 @@ class Hardware:
     """Its address in the network of its cluster; empty for a host that can only be planned for, unless it plans."""
     links: tuple[HostLink, ...] = ()
     """Between the hosts of its cluster, as far as they are measured."""
+    faults: tuple[str, ...] = ()
+    """Why nothing can be deployed to it, each a sentence that says what to do. Without devices: it doesn't answer."""
+    lacks: tuple[str, ...] = ()
+    """Transports whose packages aren't installed there."""
+    missing: tuple[str, ...] = ()
+    """Folders of checkpoints that the service has, and that aren't there."""
 
     def device(self, name: str) -> Device | None:
         return next((d for d in self.devices if d.name == name), None)

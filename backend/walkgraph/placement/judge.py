@@ -108,7 +108,7 @@ def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
             message = f"ranks count from 0 without gaps: {len(set(ranks))} ranks end with {len(set(ranks)) - 1}"
             yield Problem("rank_gap", f"/ranks/{index}/rank", message)
         host = hardware.at(assignment.placement.host(entry.rank) or "")
-        if host is not None and host.device(entry.device) is None:
+        if host is not None and host.devices and host.device(entry.device) is None:
             names = ", ".join(f"`{d.name}`" for d in host.devices)
             message = f"`{entry.device}` is not on host `{host.host}`; use one of {names}"
             yield Problem("no_device", f"/ranks/{index}/device", message)

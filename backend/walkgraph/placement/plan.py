@@ -13,14 +13,15 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
 from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.named import judge_cluster
 from walkgraph.placement.judge import judge, judge_plan
 from walkgraph.placement.sizes import Sizes
 from walkgraph.placement.tables import Plan
 from walkgraph.placement.transports import Transports, declared_transports
 
-UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer", "several_hosts"})
+UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer", "several_hosts", "unfit_host", "not_installed"})
 """Warnings that allow a plan but not a deployment: a component without a network, missing weights, weights without the
-tokenizer that a node reads, or ranks on other hosts."""
+tokenizer that a node reads, ranks on hosts that are assumed, or on hosts that lack something."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def plan(
     problems.extend(judge_plan(made))
     if _broken(problems):
         return PlanResult(None, tuple(problems))
+    problems.extend(judge_cluster(made, placement, hardware, transports))
     found = budget(assignment, made, hardware, catalogue, sizes, transports)
     problems.extend(found.problems)
     whole = None if _broken(problems) else found.plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -15,8 +16,10 @@ import pynvml
 import pytest
 
 from walkgraph.cli import main as cli
-from walkgraph.cli.doctor import examining
+from walkgraph.cli.doctor import clustering, examining
 from walkgraph.cli.doctor.diagnosing import GIB, Facts, Finding, Gpu, Root, findings, version
+from walkgraph.placement.hardware import Device, Hardware
+from walkgraph.placement.transports import TransportDeclaration
 from walkgraph.settings import Settings, only_one, prepare_home
 
 PACKAGES = {"torch": "2.13.0+cu130", "triton": "3.7.1", "flashinfer-python": "0.7.2.post1"}
@@ -212,3 +215,56 @@ def test_wrong_settings_are_all_that_can_be_told(
     [found] = json.loads(capsys.readouterr().out)
     assert "`WALKGRAPH_PORT`" in found["detail"]
     assert found["do"]
+
+
+# ── the cluster ──
+
+
+CPU = Device(name="cpu", total=64 * GIB, free=48 * GIB)
+FAR = Hardware(host="far", cores=16, shm=GIB, devices=(CPU, replace(CPU, name="cuda:0")), address="10.0.0.2")
+NIXL = {"nixl": TransportDeclaration(reach="cluster", cost=9, extra="cluster")}
+
+
+def hosts(*others: Hardware, **here: Any) -> list[Finding]:
+    first = Hardware(host="near", cores=8, shm=GIB, devices=(CPU,), address="10.0.0.1", others=others)
+    return [*clustering.host_findings(replace(first, **here), NIXL)]
+
+
+def test_hosts_without_faults_have_none() -> None:
+    assert hosts(FAR) == [
+        Finding("ok", "host near", "10.0.0.1, 8 CPUs, 0 GPUs"),
+        Finding("ok", "host far", "10.0.0.2, 16 CPUs, 1 GPUs"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "detail", "do"),
+    [
+        ({"faults": ("its clock is off; mend it",)}, "its clock is off", "mend it"),
+        ({"lacks": ("nixl", "shm")}, "host `far` lacks `nixl`", "run `pip install 'walkgraph[cluster]'` there"),
+    ],
+)
+def test_a_fault_of_a_host_says_what_to_do(changed: dict[str, Any], detail: str, do: str) -> None:
+    well, found = hosts(replace(FAR, **changed))
+    assert well.level == "ok"
+    assert (found.level, found.what, found.do) == ("fail", "host far", do)
+    assert detail in found.detail
+
+
+def test_checkpoints_that_a_host_has_not_are_copied() -> None:
+    _, found = hosts(replace(FAR, missing=("/weights",)))
+    assert (found.level, found.what) == ("warn", "host far")
+    assert "no `/weights`: checkpoints are copied there" in found.detail
+    assert found.do
+    assert [finding.level for finding in hosts(FAR, missing=("/weights",))] == ["ok", "ok"]
+
+
+def test_one_host_needs_nothing_between_hosts() -> None:
+    assert [finding.level for finding in hosts(lacks=("nixl",))] == ["ok"]
+    assert [finding.level for finding in hosts(FAR, lacks=("nixl",))] == ["fail", "ok"]
+
+
+def test_a_cluster_is_not_asked_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", dict[str, Any]().get)
+    [found] = clustering.cluster_findings(Settings())
+    assert (found.level, found.do) == ("fail", "pip install 'walkgraph[ray,cluster]'")

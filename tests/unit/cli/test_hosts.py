@@ -18,7 +18,7 @@ CPU = {**GPU, "name": "cpu", "title": "x86_64", "total": 64 * GIB, "free": 48 * 
 
 
 def host(name: str, **changed: Any) -> dict[str, Any]:
-    head = {"name": name, "address": "10.0.0.2", "here": False, "alive": True, "cores": 16}
+    head = {"name": name, "address": "10.0.0.2", "here": False, "alive": True, "problems": [], "cores": 16}
     return {**head, "devices": [CPU], "links": [], "reaches": [], "ranks": []} | changed
 
 
@@ -40,11 +40,20 @@ def test_hosts_are_listed_with_their_devices_and_ranks(
             ranks=[rank("talk", 0), rank("talk", 1, "loading"), rank("see", 0)],
         ),
         host("far", devices=two, reaches=[{"host": "near", **way}]),
-        host("lost", alive=False, address="", devices=[], ranks=[rank("see", 1, "lost")]),
+        host(
+            "lost",
+            alive=False,
+            address="",
+            problems=["host `lost` is gone; start it"],
+            devices=[],
+            ranks=[rank("see", 1, "lost")],
+        ),
     ]
     service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=listed)
     assert walkgraph("hosts") == 0
-    rows = [" ".join(row.split()) for row in capsys.readouterr().out.splitlines()]
+    told = capsys.readouterr()
+    assert told.err == "host `lost` is gone; start it\n"
+    rows = [" ".join(row.split()) for row in told.out.splitlines()]
     assert rows == [
         "HOST ADDRESS CPUS MEMORY FREE GPUS RANKS",
         "near (the service's) 10.0.0.1 16 64.0 GiB 48.0 GiB - talk 0, 1 (loading); see 0",

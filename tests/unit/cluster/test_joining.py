@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from walkgraph.cluster.joining import RETRY_SECONDS, Joining, join_cluster
+from walkgraph.cluster.joining import RETRY_SECONDS, Joining, join_cluster, why_not
 from walkgraph.errors import Refused
 
 
@@ -53,6 +53,29 @@ def test_a_head_that_does_not_answer_says_what_to_do() -> None:
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(Refused, match=f"`{address}`; start it, or correct WALKGRAPH_RAY_ADDRESS"):
             join_cluster(address)
+
+
+MISMATCH = """Version mismatch: The cluster was started with:
+    Ray: 2.60.0
+    Python: 3.11.7
+This process on node 10.0.0.2 was started with:
+    Ray: 2.50.0
+    Python: 3.12.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "said"),
+    [
+        ("10.0.0.1:6379", RuntimeError(MISMATCH), "runs Ray 2.60.0 on Python 3.11.7, and this machine has Ray 2.50.0"),
+        ("auto", RuntimeError(MISMATCH), "install the cluster's here: `pip install 'ray==2.60.0'`"),
+        ("10.0.0.1:6379", ConnectionError("no"), "doesn't accept this machine's key; set RAY_AUTH_MODE and RAY_AUTH"),
+        ("10.0.0.1:6379", RuntimeError("no raylet"), "run a node of the cluster on this machine"),
+        ("auto", ConnectionError("none"), "no Ray cluster runs on this machine; run `ray start`"),
+    ],
+)
+def test_what_ray_refuses_says_what_to_do(address: str, error: Exception, said: str) -> None:
+    assert said in why_not(address, error)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "head", "10.0.0.1:", ":6379", "10.0.0.1:0", "10.0.0.1:65536"])

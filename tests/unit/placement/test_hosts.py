@@ -174,6 +174,51 @@ def test_shards_stay_on_one_host(hosts: tuple[str, str], refused: bool) -> None:
     assert all("across the hosts `far0` and `far1`" in message for message in told)
 
 
+def joined(**far: Any) -> Hardware:
+    """A cluster of `here` and `far0`, which is changed like this."""
+    alone = cluster(32 * GIB)
+    others = (replace(alone.others[0], address="10.0.0.2", **far),)
+    return replace(alone, address="10.0.0.1", others=others)
+
+
+def unfit(hardware_: Hardware, *groups: dict[str, Any]) -> list[tuple[str, str]]:
+    """(code, message) of what keeps a plan from being deployed. It can be planned all the same."""
+    found = plan(duet(), placement(*groups, devices=("cpu", "cpu")), hardware_, CATALOGUE, sizes())
+    assert found.plan is not None
+    told = [problem for problem in found.problems if problem.code in {"unfit_host", "not_installed"}]
+    assert found.deployable is not bool(told)
+    assert {problem.pointer for problem in told} <= {"/groups/1/host", "/ranks"}
+    return [(problem.code, problem.message) for problem in told]
+
+
+def test_hosts_that_are_not_fit_are_planned_for_but_not_deployed_to() -> None:
+    there = at(1, "llm", "guide", "voice", host="far0")
+    assert unfit(joined(), there) == []
+    assert unfit(joined(faults=("its clock is off; mend it",)), there) == [("unfit_host", "its clock is off; mend it")]
+    assert unfit(joined(faults=("its clock is off; mend it",)), at(1, "llm", "guide", "voice")) == []
+
+
+def test_a_host_without_the_transport_between_hosts_says_what_to_install() -> None:
+    lacks = joined(lacks=(APART[0], "shm"))
+    ((code, message),) = unfit(lacks, at(1, "llm", "guide", "voice", host="far0"))
+    assert (code, message.startswith(f"host `far0` lacks `{APART[0]}`")) == ("not_installed", True)
+    assert "pip install 'walkgraph[cluster]'" in message
+    assert unfit(replace(joined(), lacks=(APART[0],)), at(1, "llm", "guide", "voice", host="far0"))[0][0] == code
+    assert unfit(lacks, at(0, "*", host="far0"), at(1, "llm", "guide", "voice", host="far0")) == []
+
+
+def test_a_host_that_does_not_answer_is_not_planned_for() -> None:
+    silent = joined(devices=(), faults=("it doesn't answer; look there",))
+    found = plan(duet(), placement(at(1, "llm", host="far0"), devices=("cpu", "cpu")), silent, CATALOGUE, sizes())
+    assert found.plan is None
+    (problem,) = (one for one in found.problems if one.severity == "error")
+    assert (problem.code, problem.pointer, problem.message) == (
+        "silent_host",
+        "/groups/1/host",
+        "it doesn't answer; look there",
+    )
+
+
 def test_a_transport_that_is_named_must_reach_the_other_host() -> None:
     near = next(name for name, one in declared_transports().items() if one.reach == "host" and not one.on_device)
     found = spread(at(1, "llm", host="far0"), transport=near)

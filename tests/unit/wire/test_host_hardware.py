@@ -16,7 +16,7 @@ from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.host.topology import Link, NumaNode, Topology
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.processes import forks
-from walkgraph.wire.processes.host_hardware import HostsUnknown, ask_hosts, encoded, network_of
+from walkgraph.wire.processes.host_hardware import SKEW, HostReport, HostsUnknown, ask_hosts, encoded, network_of
 
 TOPOLOGY = Topology(
     nodes=(NumaNode(number=0, cpus=frozenset({0, 1}), memory=7),),
@@ -26,6 +26,14 @@ TOPOLOGY = Topology(
 ONE = replace(hardware(5, 6), topology=TOPOLOGY)
 FAR = replace(hardware(), host="far", address="10.0.0.2")
 NEAR = replace(ONE, host="near", address="10.0.0.1", others=(FAR,))
+
+
+VERSIONS = {"walkgraph": "1.2", "ray": "2.60.0", "python": "3.11"}
+
+
+def report(found: Hardware, lacks: tuple[str, ...] = (), missing: tuple[str, ...] = (), **versions: str) -> bytes:
+    known = {"versions": {**VERSIONS, **versions}, "lacks": lacks, "missing": missing, "clock": 1.0}
+    return encoded(HostReport(hardware=found, **known))
 
 
 def asked(folder: Path, answers: Iterable[forks.AboutHosts]) -> Hardware:
@@ -39,31 +47,68 @@ def asked(folder: Path, answers: Iterable[forks.AboutHosts]) -> Hardware:
             with connection:
                 heard = forks.receive_order(connection)
                 assert heard is not None
-                assert heard[0] == forks.AskHosts()
+                assert heard[0] == forks.AskHosts(("/weights",))
                 for answer in answers:
                     forks.send(connection, answer)
 
         server = threading.Thread(target=serve)
         server.start()
         try:
-            return ask_hosts(folder / "s")
+            return ask_hosts(folder / "s", [Path("/weights")])
         finally:
             server.join()
 
 
 def test_hosts_come_as_they_were_found(tmp_path: Path) -> None:
-    told = [forks.HostTold("near", "10.0.0.1", encoded(ONE), 1), forks.HostTold("far", "10.0.0.2", encoded(FAR), 0)]
+    told = [forks.HostTold("near", "10.0.0.1", report(ONE), 1), forks.HostTold("far", "10.0.0.2", report(FAR), 0)]
     assert asked(tmp_path, told) == NEAR
 
 
 def test_links_come_with_the_later_of_their_hosts(tmp_path: Path) -> None:
     link = forks.LinkTold("near", 1e9, 0.001)
-    near = forks.HostTold("near", "10.0.0.1", encoded(ONE), 1)
-    far = forks.HostTold("far", "10.0.0.2", encoded(FAR), 0, (link,))
+    near = forks.HostTold("near", "10.0.0.1", report(ONE), 1)
+    far = forks.HostTold("far", "10.0.0.2", report(FAR), 0, links=(link,))
     found = HostLink(first="near", second="far", bandwidth=1e9, latency=0.001)
     assert asked(tmp_path, [near, far]) == replace(NEAR, links=(found,))
     assert NEAR.link("", "far") is None
     assert replace(NEAR, links=(found,)).link("far", "") == found
+
+
+def faults_of(folder: Path, far: bytes, name: str = "far", skew: float = 0.0) -> tuple[str, ...]:
+    near = forks.HostTold("near", "10.0.0.1", report(ONE), 1)
+    return asked(folder, [near, forks.HostTold(name, "10.0.0.2", far, 0, skew)]).others[0].faults
+
+
+@pytest.mark.parametrize(
+    ("far", "skew", "said"),
+    [
+        (report(FAR, ray="2.50.0"), 0.0, "host `far` has ray 2.50.0, and the service's host 2.60.0; install that"),
+        (report(FAR, walkgraph="1.1"), 0.0, "host `far` has walkgraph 1.1, and the service's host 1.2; install that"),
+        (report(FAR), 3600.0, "the clock of host `far` is 3600 s ahead of that of the service's host; let both follow"),
+        (report(FAR), -3600.0, "the clock of host `far` is 3600 s behind that of the service's host; let both follow"),
+        (b"", 0.0, "host `far` is in the cluster and doesn't answer; install the same Walkgraph there"),
+    ],
+)
+def test_what_is_wrong_with_a_host_says_what_to_do(tmp_path: Path, far: bytes, skew: float, said: str) -> None:
+    (fault,) = faults_of(tmp_path, far, skew=skew)
+    assert fault.startswith(said)
+
+
+def test_a_host_that_is_like_the_services_has_no_fault(tmp_path: Path) -> None:
+    assert faults_of(tmp_path, report(FAR), skew=SKEW) == ()
+
+
+def test_hosts_of_one_name_are_told(tmp_path: Path) -> None:
+    (fault,) = faults_of(tmp_path, report(FAR), name="near")
+    assert "several hosts are called `near`; name each its own" in fault
+
+
+def test_what_a_host_lacks_is_told(tmp_path: Path) -> None:
+    near = forks.HostTold("near", "10.0.0.1", report(ONE), 1)
+    far = forks.HostTold("far", "10.0.0.2", report(FAR, ("nixl",), ("/weights",)), 0)
+    found = asked(tmp_path, [near, far])
+    assert (found.lacks, found.missing) == ((), ())
+    assert (found.others[0].lacks, found.others[0].missing) == (("nixl",), ("/weights",))
 
 
 def test_a_cluster_that_can_not_be_asked_says_why(tmp_path: Path) -> None:
@@ -73,7 +118,7 @@ def test_a_cluster_that_can_not_be_asked_says_why(tmp_path: Path) -> None:
 
 def test_a_server_that_ends_or_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(HostsUnknown, match=r"forks\.log"):
-        asked(tmp_path, [forks.HostTold("near", "10.0.0.1", encoded(ONE), 1)])
+        asked(tmp_path, [forks.HostTold("near", "10.0.0.1", report(ONE), 1)])
     with pytest.raises(HostsUnknown, match=r"forks\.log"):
         ask_hosts(tmp_path / "none")
 

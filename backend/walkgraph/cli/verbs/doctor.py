@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from walkgraph.cli import output
@@ -9,9 +11,15 @@ from walkgraph.cli.doctor import diagnosing
 from walkgraph.cli.options import Json
 
 
-def command(as_json: Json = False) -> None:
+def command(
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Check the hosts of the Ray cluster too, which takes some seconds."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Check versions, GPUs, compilers, memory, limits, the home, weights, database and service."""
-    found = _found()
+    found = _found(cluster=cluster)
     if as_json:
         output.as_json([finding._asdict() for finding in found])
     else:
@@ -19,15 +27,17 @@ def command(as_json: Json = False) -> None:
     raise typer.Exit(1 if any(finding.level == "fail" for finding in found) else 0)
 
 
-def _found() -> list[diagnosing.Finding]:
+def _found(*, cluster: bool) -> list[diagnosing.Finding]:
     """All findings; wrong settings are the only finding, as nothing else can be checked without them."""
     from pydantic import ValidationError
 
+    from walkgraph.cli.doctor.clustering import cluster_findings
     from walkgraph.cli.doctor.examining import examine
     from walkgraph.settings import Settings
 
     try:
-        return diagnosing.findings(examine(Settings()))
+        settings = Settings()
+        return [*diagnosing.findings(examine(settings)), *(cluster_findings(settings) if cluster else ())]
     except ValidationError as error:
         return [diagnosing.wrong_setting(one["loc"], one["msg"]) for one in error.errors()]
 

@@ -27,6 +27,8 @@ def command(as_json: Json = False) -> None:
     else:
         headers = ("HOST", "ADDRESS", "CPUS", "MEMORY", "FREE", "GPUS", "RANKS")
         output.table(headers, [_row(host) for host in found], right=(2, 3, 4))
+        for problem in (problem for host in found for problem in host["problems"]):
+            output.note(problem)
         links = [*_links(found)]
         if links:
             output.line()
@@ -39,7 +41,7 @@ def _row(host: Host) -> tuple[object, ...]:
     name = f"{host['name']} (the service's)" if host["here"] else host["name"]
     ranks = _ranks(host)
     if not host["alive"]:
-        return name, "gone", "", "", "", "", ranks
+        return name, host["address"] or "gone", "", "", "", "", ranks
     memory = next(device for device in host["devices"] if device["name"] == "cpu")
     return (
         name,

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from walkgraph.graph.problems import Problem
 from walkgraph.placement.document import Placement
 from walkgraph.placement.hardware import Hardware
+from walkgraph.placement.host.neighbours import hosts_of
+from walkgraph.placement.tables import Plan
+from walkgraph.placement.transports import Transports
 
 
 def judge_hosts(placement: Placement, hardware: Hardware) -> Iterator[Problem]:
@@ -16,6 +19,29 @@ def judge_hosts(placement: Placement, hardware: Hardware) -> Iterator[Problem]:
         if group.host is not None:
             yield from _host(hardware, group.host, f"/groups/{index}/host")
             yield from _other(placement, hardware, index)
+
+
+def judge_cluster(plan: Plan, placement: Placement, hardware: Hardware, transports: Transports) -> Iterator[Problem]:
+    """What keeps a plan from being deployed to the hosts of a cluster that it needs."""
+    used = {rank.host or hardware.host for rank in plan.ranks}
+    between = {name for name in _between_hosts(plan) if name in transports}
+    for name in sorted(used):
+        host, at = hardware.at(name), _named_at(placement, name)
+        if host is None or not host.address:
+            continue
+        for fault in host.faults if name != hardware.host else ():
+            yield Problem("unfit_host", at, fault, "warning")
+        for transport, message in lacking(host, transports):
+            if transport in between:
+                yield Problem("not_installed", at, message, "warning")
+
+
+def lacking(host: Hardware, transports: Transports) -> Iterator[tuple[str, str]]:
+    """Transports whose packages a host hasn't, each with what to do."""
+    for name in sorted(transports.keys() & {*host.lacks}):
+        extra = transports[name].extra
+        do = f"run `pip install 'walkgraph[{extra}]'` there"
+        yield name, f"host `{host.host}` lacks `{name}`, by which tensors go between hosts; {do}"
 
 
 def place_of(placement: Placement, hardware: Hardware, rank: int) -> str:
@@ -34,6 +60,8 @@ def _host(hardware: Hardware, name: str, at: str) -> Iterator[Problem]:
             f"(`walkgraph plan --gpus '2 hosts x 3x141GB'` has `host0` and `host1`)"
         )
         yield Problem("unknown_host", at, message)
+    elif not found.devices:
+        yield Problem("silent_host", at, "; ".join(found.faults))
     elif name != hardware.host and not found.address:
         message = (
             f"host `{name}` is assumed: it can be planned for, not deployed to; name a host of a cluster "
@@ -52,3 +80,26 @@ def _other(placement: Placement, hardware: Hardware, index: int) -> Iterator[Pro
             by = "by itself" if rank in named else "by another group"
             message = f"rank {rank} is on host `{other}` {by}; name that, or take another rank"
             yield Problem("two_hosts", f"/groups/{index}/host", message)
+
+
+def _between_hosts(plan: Plan) -> Iterator[str]:
+    """Transports of edges whose ends are on several hosts."""
+    hosts = hosts_of(plan)
+    for walk in plan.walks:
+        if len({hosts[rank] for rank in walk.ranks}) > 1:
+            for edge in walk.edges:
+                if edge.source.kind == edge.target.kind == "use":
+                    ends = walk.uses[edge.source.use].rank, walk.uses[edge.target.use].rank
+                    if len({hosts[rank] for rank in ends}) > 1:
+                        yield edge.transport
+                elif edge.target.kind == "stream":
+                    yield edge.transport
+
+
+def _named_at(placement: Placement, host: str) -> str:
+    """Where a placement names a host first."""
+    for place, entries in (("ranks", placement.ranks), ("groups", placement.groups)):
+        for index, entry in enumerate(entries):
+            if entry.host == host:
+                return f"/{place}/{index}/host"
+    return "/ranks"

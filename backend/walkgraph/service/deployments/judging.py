@@ -166,8 +166,7 @@ def deployable(judged: Judged) -> Plan:
         raise Unprocessable("this can't be deployed; fix what `errors` lists", faults)
     if not judged.deployable:
         codes = " and ".join(f"`{code}`" for code in sorted({fault.code for fault in faults}))
-        message = f"this can be planned, not deployed ({codes}); use components that have networks, and weights"
-        raise Unprocessable(f"{message} that are here; `errors` lists what isn't", faults)
+        raise Unprocessable(f"this can be planned, not deployed ({codes}); `errors` lists why, and what to do", faults)
     return judged.plan
 
 

@@ -6,6 +6,8 @@ from fastapi import APIRouter
 
 from walkgraph.placement.hardware import Hardware, find_hardware, reserve
 from walkgraph.placement.host.host_links import HostLink
+from walkgraph.placement.host.named import lacking
+from walkgraph.placement.transports import declared_transports
 from walkgraph.service.deployments.judging import devices_shown, links_shown, off_loop
 from walkgraph.service.deployments.versions import Version
 from walkgraph.service.deps import ServicesDep
@@ -52,7 +54,11 @@ def _host(first: Hardware, one: Hardware, ranks: list[answers.HostRank]) -> answ
         name=one.host,
         address=one.address,
         here=one.host == first.host,
-        alive=True,
+        alive=bool(one.devices),
+        problems=[
+            *one.faults,
+            *(text for _, text in lacking(one, declared_transports())),
+        ],
         cores=one.cores,
         devices=devices_shown(one),
         links=links_shown(one),
@@ -70,5 +76,14 @@ def _reaches(links: Iterable[HostLink], host: str) -> Iterator[answers.HostReach
 
 def _gone(name: str, ranks: list[answers.HostRank]) -> answers.Host:
     return answers.Host(
-        name=name, address="", here=False, alive=False, cores=0, devices=[], links=[], reaches=[], ranks=ranks
+        name=name,
+        address="",
+        here=False,
+        alive=False,
+        problems=[f"host `{name}` is not in the cluster now; start it"],
+        cores=0,
+        devices=[],
+        links=[],
+        reaches=[],
+        ranks=ranks,
     )

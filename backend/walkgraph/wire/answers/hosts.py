@@ -33,7 +33,10 @@ class Host(TypedDict):
     here: bool
     """The service runs on it."""
     alive: bool
-    """False for one that deployments have ranks on and that is gone: nothing else is known of it then."""
+    """False for one that doesn't answer, or that deployments have ranks on and that is gone: its devices aren't known
+    then."""
+    problems: list[str]
+    """What keeps deployments from it, each a sentence that says what to do."""
     cores: int
     devices: list[Device]
     """The CPU, with the host's memory, and every GPU."""

@@ -66,6 +66,9 @@ class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=Tr
 class AskHosts(msgspec.Struct, frozen=True, tag="ask_hosts", forbid_unknown_fields=True):
     """Tell the hosts of the cluster, the service's own first."""
 
+    roots: tuple[str, ...] = ()
+    """The service's folders of checkpoints, which the hosts should have too."""
+
 
 class LinkTold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The link to a host that was told before, as it was measured."""
@@ -82,10 +85,12 @@ class HostTold(msgspec.Struct, frozen=True, tag="host_told", forbid_unknown_fiel
     name: str
     """Its node's in the cluster."""
     address: str
-    hardware: bytes
-    """The hardware, encoded by `host_hardware`."""
+    report: bytes
+    """An encoded `HostReport`; empty for a host that doesn't answer."""
     left: int
     """Hosts that are still to be told."""
+    skew: float = 0.0
+    """Seconds by which its clock is ahead of this one's."""
     links: tuple[LinkTold, ...] = ()
 
 

@@ -1,7 +1,8 @@
 """The hardware of a cluster's hosts: how it travels, how the service asks for it, and the network of a plan's hosts."""
 
 import socket
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,42 +18,97 @@ from walkgraph.wire.processes.host_network import HostNetwork, make_keys
 HOSTS_SECONDS = 30.0
 """Time that the actor server has to tell a host."""
 
-_decoder = msgspec.msgpack.Decoder(Hardware)
+SKEW = 5.0
+"""Seconds between two clocks that traces and deadlines tolerate."""
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the actor of a host has read there."""
+
+    hardware: Hardware
+    versions: dict[str, str]
+    """Those of what all hosts must have alike: `walkgraph`, `ray`, `python`."""
+    lacks: tuple[str, ...]
+    missing: tuple[str, ...]
+    """As in `Hardware`."""
+    clock: float
+    """Seconds since 1970, when it was read."""
+
+
+_decoder = msgspec.msgpack.Decoder(HostReport)
 
 
 class HostsUnknown(Overloaded):
     """The cluster, or a host that a plan needs, can't be asked now."""
 
 
-def encoded(hardware: Hardware) -> bytes:
-    return msgspec.msgpack.encode(hardware)
+def encoded(report: HostReport) -> bytes:
+    return msgspec.msgpack.encode(report)
 
 
-def ask_hosts(server: Path, seconds: float = HOSTS_SECONDS) -> Hardware:
-    """The service's host, with the others of its cluster. Slow. `server`: the socket of the actor server. Raises
-    HostsUnknown."""
-    found: list[Hardware] = []
-    links: list[HostLink] = []
+def decoded(report: bytes) -> HostReport:
+    """Raises msgspec.DecodeError."""
+    return _decoder.decode(report)
+
+
+def ask_hosts(server: Path, roots: Sequence[Path] = (), seconds: float = HOSTS_SECONDS) -> Hardware:
+    """The service's host, with the others of its cluster. Slow. `server`: the socket of the actor server. `roots`: the
+    service's folders of checkpoints. Raises HostsUnknown."""
+    told: list[forks.HostTold] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
         asked.settimeout(seconds)
         try:
             asked.connect(str(server))
-            forks.send(asked, forks.AskHosts())
-            while True:
+            forks.send(asked, forks.AskHosts(tuple(map(str, roots))))
+            while not told or told[-1].left:
                 match forks.receive_host(asked):
-                    case forks.HostTold() as told:
-                        one = _decoder.decode(told.hardware)
-                        found.append(replace(one, host=told.name, address=told.address))
-                        links.extend(_links(told))
-                        if not told.left:
-                            return replace(found[0], others=tuple(found[1:]), links=tuple(links))
+                    case forks.HostTold() as one:
+                        told.append(one)
                     case forks.NoHosts(reason=reason):
                         raise HostsUnknown(reason)
                     case None:
                         raise ConnectionResetError
+            return _cluster(told)
         except (OSError, msgspec.DecodeError) as error:
             message = "the process that asks Ray for hosts has not answered; `d/forks.log` says why, and try again"
             raise HostsUnknown(message) from error
+
+
+def _cluster(told: Sequence[forks.HostTold]) -> Hardware:
+    """The hosts as they were told, the service's first. Raises msgspec.DecodeError."""
+    here, names = decoded(told[0].report), Counter(one.name for one in told)
+    found: list[Hardware] = []
+    for one in told:
+        twice = f"several hosts are called `{one.name}`; name each its own by `ray start --node-name`"
+        faults = (twice,) if names[one.name] > 1 else ()
+        if one.report:
+            report = decoded(one.report)
+            faults += host_faults(one.name, report, here, one.skew)
+            known = replace(report.hardware, lacks=report.lacks, missing=report.missing)
+        else:
+            silent = f"host `{one.name}` is in the cluster and doesn't answer; install the same Walkgraph there"
+            faults += (f"{silent}, and see `d/forks.log`",)
+            known = Hardware(host=one.name, cores=0, shm=0, devices=())
+        found.append(replace(known, host=one.name, address=one.address, faults=faults))
+    links = tuple(link for one in told for link in _links(one))
+    return replace(found[0], others=tuple(found[1:]), links=links)
+
+
+def host_faults(name: str, report: HostReport, here: HostReport, skew: float) -> tuple[str, ...]:
+    """Why nothing can be deployed to a host. `here`: that of the service's."""
+    found = [
+        f"host `{name}` has {what} {report.versions.get(what, 'none')}, and the service's host {wanted}; install that "
+        f"there too"
+        for what, wanted in here.versions.items()
+        if report.versions.get(what) != wanted
+    ]
+    if abs(skew) > SKEW:
+        side = "ahead of" if skew > 0 else "behind"
+        found.append(
+            f"the clock of host `{name}` is {abs(skew):.0f} s {side} that of the service's host; let both follow a "
+            f"time server, as traces and deadlines are compared by them"
+        )
+    return tuple(found)
 
 
 def _links(told: forks.HostTold) -> Iterator[HostLink]:
