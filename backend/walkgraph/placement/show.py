@@ -222,7 +222,8 @@ def show_time(seconds: float) -> str:
     """`0.21 ms`: two figures at least."""
     unit, name = (1e-3, "ms") if seconds < 1 else (1, "s")
     number = seconds / unit
-    return f"{number:.{0 if number >= 100 else 1 if number >= 1 else 2}f} {name}"
+    digits = next((digits for digits, least in enumerate((100, 1, 0.1)) if number >= least), 3)
+    return f"{number:.{digits}f} {name}"
 
 
 def _value_targets(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> Sequence[Rank]:

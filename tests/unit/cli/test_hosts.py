@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -73,3 +74,28 @@ def test_the_one_host_of_a_service_has_no_address(
     service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=[host("alone", here=True, address="")])
     assert walkgraph("hosts") == 0
     assert " ".join(capsys.readouterr().out.splitlines()[1].split()).startswith("alone (the service's) - 16 ")
+
+
+def test_a_graph_is_planned_for_the_hosts_of_the_service(
+    walkgraph: Call, service: FakeService, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    reach = {"bandwidth": 1.5 * GIB, "latency": 0.0002}
+    full = {**CPU, "free": 0}
+    listed = [
+        host("near", here=True, address="10.0.0.1", devices=[full], reaches=[{"host": "far", **reach}]),
+        host("far", devices=[full, {**GPU, "name": "cuda:0"}], reaches=[{"host": "near", **reach}]),
+        host("lost", alive=False, address="", devices=[]),
+    ]
+    service.answers["GET", "/api/v1/hosts"] = httpx.Response(200, json=listed)
+    groups = [{"nodes": ["*"], "ranks": [0]}, {"nodes": ["vae_decoder"], "ranks": [1], "host": "far"}]
+    ranks = [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cuda:0"}]
+    place = {"format": "walkgraph/placement@1", "name": "far", "groups": groups, "ranks": ranks}
+    (tmp_path / "far.json").write_text(json.dumps(place))
+    assert walkgraph("plan", "shapes", str(tmp_path / "far.json"), "--gpus", "cluster") == 0
+    drawn = capsys.readouterr().out
+    assert "rank 1  cuda:0 of far" in drawn
+    assert "each 0.20 ms or more" in drawn
+    groups[1]["host"] = "lost"
+    (tmp_path / "far.json").write_text(json.dumps(place))
+    assert walkgraph("plan", "shapes", str(tmp_path / "far.json"), "--gpus", "cluster") == 1
+    assert "there is no host `lost`" in capsys.readouterr().out

@@ -263,7 +263,8 @@ def test_the_drawing_says_what_links_between_hosts_cost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.00021, "0.21 ms"), (0.0123, "12.3 ms"), (0.25, "250 ms"), (3, "3.0 s")]
+    ("seconds", "shown"),
+    [(0.00021, "0.21 ms"), (0.0000134, "0.013 ms"), (0.0123, "12.3 ms"), (0.25, "250 ms"), (3, "3.0 s")],
 )
 def test_times_have_two_figures_at_least(seconds: float, shown: str) -> None:
     assert show_time(seconds) == shown

@@ -10,6 +10,7 @@ from walkgraph.cli import completing, documents, output
 from walkgraph.cli.options import Json
 
 if TYPE_CHECKING:
+    from walkgraph.client.shown import Host
     from walkgraph.placement.hardware import Hardware
 
 SECTION = "Graphs"
@@ -30,7 +31,8 @@ def command(
     gpus: Annotated[
         str | None,
         typer.Option(
-            help="Plan for GPUs that need not exist here: `3x141GB`, or on several hosts `2 hosts x 3x141GB`.",
+            help="Plan for GPUs that need not exist here: `3x141GB`, on several hosts `2 hosts x 3x141GB`, or for "
+            "the hosts of the service as if nothing ran there: `cluster`.",
             metavar="COUNTxMEMORY",
         ),
     ] = None,
@@ -63,13 +65,57 @@ def command(
 
 def _assumed(text: str) -> Hardware:
     from walkgraph.errors import InvalidInput
-    from walkgraph.placement.document import assume_hosts
+    from walkgraph.placement.document import CLUSTER, assume_hosts
     from walkgraph.placement.hardware import find_hardware
 
+    if text == CLUSTER:
+        return _of_the_service()
     try:
         return assume_hosts(find_hardware(), text)
     except InvalidInput as error:
         raise typer.BadParameter(str(error), param_hint="--gpus") from error
+
+
+def _of_the_service() -> Hardware:
+    """The hosts of a service, as if nothing ran there."""
+    from dataclasses import replace
+
+    from walkgraph.client import Client
+    from walkgraph.placement.hardware import emptied
+    from walkgraph.placement.host.host_links import HostLink
+    from walkgraph.settings import Settings
+
+    with Client.local(Settings()) as client:
+        told = [host for host in client.hosts() if host["alive"]]
+    links = {
+        frozenset((host["name"], reach["host"])): HostLink(
+            first=host["name"], second=reach["host"], bandwidth=reach["bandwidth"], latency=reach["latency"]
+        )
+        for host in told
+        for reach in host["reaches"]
+    }
+    first, *others = map(_hardware, told)
+    return emptied(replace(first, others=tuple(others), links=tuple(links.values())))
+
+
+def _hardware(host: Host) -> Hardware:
+    from walkgraph.placement.hardware import Device, Hardware
+    from walkgraph.placement.host.topology import Link, Topology
+
+    devices = [
+        Device(name=one["name"], total=one["total"], free=one["free"], label=one["title"]) for one in host["devices"]
+    ]
+    links = [
+        Link(first=one["first"], second=one["second"], kind=one["kind"], peers=one["peers"]) for one in host["links"]
+    ]
+    return Hardware(
+        host=host["name"],
+        address=host["address"],
+        cores=host["cores"],
+        shm=0,
+        devices=tuple(devices),
+        topology=Topology(links=tuple(links)),
+    )
 
 
 def _placed(prefix: str, problems: Any) -> list[dict[str, Any]]:
