@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace as changed
 
@@ -109,6 +110,17 @@ def test_what_a_host_lacks_is_told(tmp_path: Path) -> None:
     found = asked(tmp_path, [near, far])
     assert (found.lacks, found.missing) == ((), ())
     assert (found.others[0].lacks, found.others[0].missing) == (("nixl",), ("/weights",))
+
+
+def test_the_report_of_a_large_host_arrives_with_its_links_to_many(tmp_path: Path) -> None:
+    ways = [Link(first=f"cuda:{i}", second=f"cuda:{j}", kind="nvlink", peers=True) for i in range(16) for j in range(i)]
+    large = replace(hardware(*[141 * 10**9] * 16), topology=replace(TOPOLOGY, links=tuple(ways)))
+    links = tuple(forks.LinkTold(f"a-host-of-a-longer-name-{i}", 1e9 / 3, 0.001 / 3) for i in range(255))
+    told = forks.HostTold("far", "10.0.0.2", report(large), 0, links=links)
+    found = asked(tmp_path, [forks.HostTold("near", "10.0.0.1", report(ONE), 1), told])
+    assert len(msgspec.msgpack.encode(told)) > 16 * 1024
+    assert found.others[0].topology == large.topology
+    assert len(found.links) == 255
 
 
 def test_a_cluster_that_can_not_be_asked_says_why(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ LIFELINE, OUTPUT = 0, 1
 """Files of a `Fork`: a pipe whose other end only the conductor has, and what takes the standard outputs."""
 FILES = 2
 """Most files of a message."""
-_BYTES = 16 * 1024
-"""Longest message."""
+_BYTES = 64 * 1024
+"""Longest message: the report of a host with many GPUs, and its links to many others."""
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ from walkgraph.placement.tables import Plan
 from walkgraph.wire.processes import forks
 from walkgraph.wire.processes.host_network import HostNetwork, make_keys
 
-HOSTS_SECONDS = 30.0
-"""Time that the actor server has to tell a host."""
+HOSTS_SECONDS = 60.0
+"""Time that the actor server has to tell a host. Ray takes half a minute to give up a key that doesn't fit."""
 
 SKEW = 5.0
 """Seconds between two clocks that traces and deadlines tolerate."""
