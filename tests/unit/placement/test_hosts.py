@@ -155,6 +155,14 @@ def test_ranks_of_one_group_are_on_the_hosts_that_they_name() -> None:
     assert ("several_hosts", "/ranks/0/host") in codes(found)
 
 
+def test_a_host_that_is_assumed_is_told_once() -> None:
+    assert [at for code, at in codes(copies_of("far0", "far0")) if code == "several_hosts"] == ["/ranks/0/host"]
+    both = codes(copies_of("far0", "far1"))
+    assert [at for code, at in both if code == "several_hosts"] == ["/ranks/0/host", "/ranks/1/host"]
+    lost = codes(copies_of("gone", "gone"))
+    assert [at for code, at in lost if code == "unknown_host"] == ["/ranks/0/host", "/ranks/1/host"]
+
+
 def test_a_rank_that_names_its_host_goes_before_its_groups() -> None:
     where = located(placement(at(1, "llm", host="far0"), devices=("cpu", "cpu")), r1="far1")
     found = plan(duet(), where, cluster(GIB, GIB), CATALOGUE, sizes())

@@ -12,12 +12,17 @@ from walkgraph.placement.transports import Transports
 
 def judge_hosts(placement: Placement, hardware: Hardware) -> Iterator[Problem]:
     """Hosts that aren't known, that can only be planned for, or that differ from another one for the same rank."""
-    for index, entry in enumerate(placement.ranks):
-        if entry.host is not None:
-            yield from _host(hardware, entry.host, f"/ranks/{index}/host")
+    first: dict[str, str] = {}
+    for place, entries in (("ranks", placement.ranks), ("groups", placement.groups)):
+        for index, entry in enumerate(entries):
+            if entry.host is not None:
+                at = f"/{place}/{index}/host"
+                first.setdefault(entry.host, at)
+                found = _host(hardware, entry.host, at)
+                # A warning about a host is told once.
+                yield from (one for one in found if one.severity == "error" or first[entry.host] == at)
     for index, group in enumerate(placement.groups):
         if group.host is not None:
-            yield from _host(hardware, group.host, f"/groups/{index}/host")
             yield from _other(placement, hardware, index)
 
 

@@ -4,6 +4,7 @@ import { ApiError } from "../api/client";
 import { isName } from "../document/names";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Field, Input } from "../ui/kit";
+import { hostOf } from "../document/placement/hosts";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 import { keepCopy, placementsFor, type StoredPlacement } from "./model/stored";
 import { strings } from "../strings";
@@ -68,11 +69,18 @@ export function OpenDialog({ onClose }: { onClose: () => void }) {
   );
 }
 
-/** `3 ranks: cuda:0, cuda:1, cuda:2`. */
-function summary({ ranks, groups }: PlacementDocument): string {
-  const devices = ranks.map((entry) => entry.device).join(", ");
+/** Ranks whose devices are told one by one. */
+const MOST = 8;
+
+/** `3 ranks: cuda:0, cuda:1, cuda:2`; of many ranks, each device once. */
+export function summary(placement: PlacementDocument): string {
+  const { ranks, groups } = placement;
+  const all = ranks.map((entry) => entry.device);
+  const devices = (all.length > MOST ? [...new Set(all)] : all).join(", ");
+  const hosts = new Set(ranks.map(({ rank }) => hostOf(placement, rank))).size;
+  const on = hosts > 1 ? strings.placement.onHosts(hosts) : "";
   const apart = groups.some((group) => group.walks) ? strings.placement.someComponentsByWalk : "";
-  return `${ranks.length} ${ranks.length === 1 ? "rank" : "ranks"}: ${devices}${apart}`;
+  return `${ranks.length} ${ranks.length === 1 ? "rank" : "ranks"}${on}: ${devices}${apart}`;
 }
 
 export function SaveDialog({ placement, onClose }: { placement: PlacementDocument; onClose: () => void }) {

@@ -80,6 +80,7 @@ export const placement = {
   each: (time: string) => `${time} each`,
   eachOrMore: (time: string) => `${time} or more each`,
   link: (host: string, words: string) => `${words} to ${host}`,
+  onHosts: (count: number) => ` on ${count} hosts`,
   onHost: (name: string) => `on ${name}`,
   hostOfRank: (rank: number) => `Host of rank ${rank}`,
   isNotThere: "is not there",

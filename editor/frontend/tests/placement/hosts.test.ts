@@ -6,6 +6,7 @@ import type { Problem } from "../../src/messages/answers";
 import { addRank, nextDevice, resizeGroup } from "../../src/document/placement/edits";
 import { hostOf, setHost } from "../../src/document/placement/hosts";
 import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
+import { summary } from "../../src/placement/StoredDialog";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { crossingsOf } from "../../src/placement/model/crossings";
 import { fixesOf } from "../../src/placement/model/fixes";
@@ -60,6 +61,17 @@ describe("the host of a rank", () => {
     expect(addRank(one, "cuda:1", "far").placement.ranks[1]).toEqual({ rank: 1, device: "cuda:1", host: "far" });
     expect(nextDevice(one, [], "far")).toBe("cuda:1");
     expect(nextDevice(one, [])).toBe("cpu");
+  });
+});
+
+describe("a stored placement", () => {
+  it("is summed up by its ranks, and its hosts if there are several", () => {
+    const group = [{ nodes: ["*"], ranks: [0] }];
+    expect(summary(placement(group, null, null))).toBe("2 ranks: cuda:0, cuda:0");
+    expect(summary(placement(group, "near", "far"))).toBe("2 ranks on 2 hosts: cuda:0, cuda:0");
+    expect(summary(placement(group, ...Array.from({ length: 9 }, (_, rank) => `h${rank}`)))).toBe(
+      "9 ranks on 9 hosts: cuda:0",
+    );
   });
 });
 
