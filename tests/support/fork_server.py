@@ -40,12 +40,12 @@ class SharedForkServer:
         return self.socket
 
 
-def actor_server(address: str) -> SharedForkServer:
+def actor_server(address: str, *words: str, **environment: str) -> SharedForkServer:
     """Has workers started as actors of a Ray cluster. `address`: of its head; `local`: of one that is made for it."""
     # Where no token is given, Ray writes one into the user's home.
     token = os.environ.get("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    words = "walkgraph.cluster.actor_server", "--address", address
-    return SharedForkServer(*words, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token)
+    words = "walkgraph.cluster.actor_server", "--address", address, *words
+    return SharedForkServer(*words, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token, **environment)
 
 
 @cache

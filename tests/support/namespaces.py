@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +28,18 @@ class Host:
         """The same, with folders of its own for temporary files and shared memory."""
         mounts = " && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in ("/tmp", "/dev/shm"))
         return self.command("sh", "-c", f'{mounts} && exec "$@"', "sh", *words)
+
+    def kill(self) -> None:
+        """Kill all its processes."""
+        while pids := subprocess.run(
+            ["ip", "netns", "pids", self.namespace], check=True, capture_output=True, text=True
+        ).stdout.split():
+            for pid in map(int, pids):
+                with contextlib.suppress(ProcessLookupError):
+                    file = os.pidfd_open(pid)
+                    signal.pidfd_send_signal(file, signal.SIGKILL)
+                    select.select([file], [], [])
+                    os.close(file)
 
     def plug(self, *, into: bool) -> None:
         """Plug the cable in, or out."""

@@ -11,58 +11,64 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.namespaces import Host, allowed, hosts
 
-PORT = 6390
+PORT = 20_000 + os.getpid() % 10_000
+"""Each process has its own: Ray takes an address that another namespace has too for that of a running cluster."""
 OPTIONS = ("--block", "--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats")
 
 
-@dataclass(frozen=True)
 class RayCluster:
-    address: str
-    token: str
+    def __init__(self, head: Host) -> None:
+        self.address, self.token = f"{head.address}:{PORT}", secrets.token_hex(32)
+        self._head = head
+        self._processes: list[subprocess.Popen[str]] = []
+        self._readers: list[threading.Thread] = []
 
     @property
     def environment(self) -> dict[str, str]:
         """That of its processes, and of those that connect to it."""
         return {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
+    def start(self, host: Host) -> None:
+        """Have a host join it, the head first. Its node has its name, and folders of its own but for the head's."""
+        ray = str(Path(sys.executable).parent / "ray")
+        words = ray, "start", f"--node-ip-address={host.address}", f"--node-name={host.name}", *OPTIONS
+        if host is self._head:
+            command = host.command(*words, "--head", f"--port={PORT}", "--include-dashboard=false")
+        else:
+            # A home of its own, in the folder for temporary files that is its own too.
+            command = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words, f"--address={self.address}")
+        # An interrupt of this process is none of its nodes, which end in their order.
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=self.environment, start_new_session=True
+        )
+        self._processes.append(process)
+        self._readers.append(_started(process))
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+            process.wait()
+        for reader in self._readers:
+            reader.join()
+        for process in self._processes:
+            assert process.stdout is not None
+            process.stdout.close()
+
 
 @contextmanager
 def ray_cluster(*members: Host) -> Iterator[RayCluster]:
-    """Its head is on the first host. Nodes have the names of their hosts; the others have folders of their own."""
-    ray, head = str(Path(sys.executable).parent / "ray"), members[0]
-    cluster = RayCluster(f"{head.address}:{PORT}", secrets.token_hex(32))
-    processes: list[subprocess.Popen[str]] = []
-    readers: list[threading.Thread] = []
+    """Its head is on the first host."""
+    cluster = RayCluster(members[0])
     try:
         for host in members:
-            words = ray, "start", f"--node-ip-address={host.address}", f"--node-name={host.name}", *OPTIONS
-            if host is head:
-                command = host.command(*words, "--head", f"--port={PORT}", "--include-dashboard=false")
-            else:
-                # A home of its own, in the folder for temporary files that is its own too.
-                command = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words, f"--address={cluster.address}")
-            processes.append(
-                # An interrupt of this process is none of its nodes, which end in their order.
-                subprocess.Popen(
-                    command, stdout=subprocess.PIPE, text=True, env=cluster.environment, start_new_session=True
-                )
-            )
-            readers.append(_started(processes[-1]))
+            cluster.start(host)
         yield cluster
     finally:
-        for process in reversed(processes):
-            process.terminate()
-            process.wait()
-        for reader in readers:
-            reader.join()
-        for process in processes:
-            assert process.stdout is not None
-            process.stdout.close()
+        cluster.close()
 
 
 def _started(process: subprocess.Popen[str]) -> threading.Thread:

@@ -1,5 +1,6 @@
 """Servers that start workers and end them: by forks of a process of this host, or as actors of a Ray cluster."""
 
+import errno
 import os
 import secrets
 import select
@@ -11,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.deployment import Deployment, deployed, graph_named, is_gone, plan_named
 from tests.support.fork_server import SharedForkServer, actor_server, shared_forks
 from tests.support.serving import service
 from tests.support.yardstick import patience
 from walkgraph.client import ClientError
+from walkgraph.cluster.actor_server import NO_ROOM
 from walkgraph.conductor.events import Died, Spawned
 from walkgraph.conductor.processes import ForkLink, Processes
 from walkgraph.graph import codec
 from walkgraph.ids import Rank
-from walkgraph.wire.spec import DeploymentSpec, write_spec
+from walkgraph.wire.spec import DeploymentSpec, read_spec, write_spec
 
 RAY = pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed")
 FERRY: dict[str, Any] = {"times": 4, "numbers": 4096}
@@ -132,6 +135,21 @@ def test_a_rank_that_may_live_is_not_started_again(supervisor: SharedForkServer,
             third.spawn(RANK, start)
             events += heard(third, 1)
         assert gone(spawned.pid)
+
+
+@RAY
+def test_a_rank_that_has_no_room_in_the_cluster_says_so(folder: Path) -> None:
+    spec = read_spec(folder)
+    ranks = tuple(replace(rank, device="cuda:0") for rank in spec.plan.ranks)
+    write_spec(folder, replace(spec, plan=replace(spec.plan, ranks=ranks)))
+    with (
+        closing(actor_server("local", "--room", "1", CUDA_VISIBLE_DEVICES="")) as full,
+        closing(ForkLink(full.socket)) as link,
+    ):
+        processes = Processes(folder, link)
+        for start in (1, 2):
+            processes.spawn(RANK, start)
+            assert heard(processes, 1) == [Died(RANK, start, errno.EHOSTUNREACH, NO_ROOM)]
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -47,8 +47,9 @@ _PIN = 0.001
 
 
 class ActorServer:
-    def __init__(self, joining: Joining, listener: socket.socket) -> None:
-        self._joining, self._listener = joining, listener
+    def __init__(self, joining: Joining, listener: socket.socket, room: float = ROOM_SECONDS) -> None:
+        """`room`: seconds that a deployment waits for room in the cluster, until that is told."""
+        self._joining, self._listener, self._room = joining, listener, room
         listener.setblocking(False)
         self._hosts = ClusterHosts()
         self._conductors: set[asyncio.Task[None]] = set()
@@ -58,7 +59,7 @@ class ActorServer:
         while True:
             connection, _ = await loop.sock_accept(self._listener)
             connection.setblocking(False)
-            task = asyncio.create_task(_Conductor(self._joining, connection, self._hosts).serve())
+            task = asyncio.create_task(_Conductor(self._joining, connection, self._hosts, self._room).serve())
             self._conductors.add(task)
             task.add_done_callback(self._conductors.discard)
 
@@ -66,8 +67,8 @@ class ActorServer:
 class _Conductor:
     """A connection, and the actors of its ranks."""
 
-    def __init__(self, joining: Joining, connection: socket.socket, hosts: ClusterHosts) -> None:
-        self._joining, self._connection, self._hosts = joining, connection, hosts
+    def __init__(self, joining: Joining, connection: socket.socket, hosts: ClusterHosts, room: float) -> None:
+        self._joining, self._connection, self._hosts, self._room = joining, connection, hosts, room
         self._ray: Any = None
         """None until the cluster is joined."""
         self._actors: dict[tuple[int, int], Any] = {}
@@ -138,9 +139,7 @@ class _Conductor:
         except (WalkgraphError, OSError, ValueError, self._ray.exceptions.RayError) as error:
             _log.warning("rank %d is not started: %s", fork.rank, error)
             self._kill(*key)
-            cause = getattr(error, "cause", error)  # what an actor raised
-            reason = str(cause) if isinstance(cause, WalkgraphError) else ""
-            self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH, reason))
+            self._tell(forks.Forked(*key, 0, errno.EHOSTUNREACH, self._reason(fork.rank, error)))
             return
         code = -signal.SIGKILL
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -148,7 +147,19 @@ class _Conductor:
         self._kill(*key)
         self._tell(forks.Exited(*key, code))
 
+    def _reason(self, rank: int, error: Exception) -> str:
+        """Says why a start that may be possible later is not now; empty for a fault of the actor, which would come
+        again."""
+        cause = getattr(error, "cause", error)  # what the actor raised
+        if isinstance(cause, WalkgraphError):
+            return str(cause)
+        own = isinstance(error, self._ray.exceptions.RayTaskError)
+        return "" if own else f"Ray can't start rank {rank} on its host now; `d/forks.log` says why"
+
     async def _actor(self, fork: forks.Fork, spec: DeploymentSpec) -> Any:
+        mine = tuple(one for one in spec.plan.ranks if one.rank == fork.rank)
+        # Ray would wait for a host that is gone, without a word.
+        bundles(mine, self._ray.nodes(), self._ray.get_runtime_context().get_node_id())
         if self._group is None:
             self._group = asyncio.create_task(self._reserved(spec))
         try:
@@ -193,7 +204,7 @@ class _Conductor:
         here = self._ray.get_runtime_context().get_node_id()
         made = groups.placement_group(bundles(spec.plan.ranks, self._ray.nodes(), here), strategy="PACK")
         try:
-            async with asyncio.timeout(ROOM_SECONDS):
+            async with asyncio.timeout(self._room):
                 await made.ready()
         except TimeoutError:
             groups.remove_placement_group(made)
@@ -263,10 +274,11 @@ def main() -> None:
     arguments.add_argument("--listen", type=int, required=True)
     arguments.add_argument("--parent", type=int, required=True)
     arguments.add_argument("--address", required=True)
+    arguments.add_argument("--room", type=float, default=ROOM_SECONDS)
     given = arguments.parse_args()
     die_with(given.parent)
     signal.signal(signal.SIGTERM, _leave)
-    asyncio.run(ActorServer(Joining(given.address), socket.socket(fileno=given.listen)).serve())
+    asyncio.run(ActorServer(Joining(given.address), socket.socket(fileno=given.listen), given.room).serve())
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -216,10 +216,12 @@ class Conductor:
         return [*self.runs.rank_lost(rank, now), *self._taking.rank_lost(rank, now)]
 
     def _died(self, event: Died, now: float) -> list[Command]:
+        here = self.ranks.current(event.rank, event.start)
         killed = self.ranks.died(event, now)
         if killed is None:
             return []
-        commands = [*killed, *self._rank_lost(event.rank, now)]
+        # One that was cut off is lost already.
+        commands = [*killed, *(self._rank_lost(event.rank, now) if here else ())]
         reason = self.ranks.failure
         if reason is not None and self._failed is None:
             self._failed = reason
@@ -266,7 +268,7 @@ class Conductor:
         if any(isinstance(command, Exit) for command in commands):
             return commands
         ranks, table = self.ranks.status(), self.runs.table
-        reason = self._failed or next((rank.reason for rank in ranks if rank.state in ("lost", "failed")), None)
+        reason = self._failed or next((rank.reason for rank in ranks if rank.state != "ready" and rank.reason), None)
         waiting = table.waiting
         status = m.Status(
             state=self._state(ranks), ranks=ranks, running=len(table) - waiting, waiting=waiting, reason=reason

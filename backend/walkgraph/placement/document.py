@@ -170,6 +170,13 @@ def decode(value: Any) -> Placement:
     return Placement.model_validate_json(json.dumps(value))
 
 
+def hosts_of(value: dict[str, Any]) -> set[str]:
+    """The hosts that a document names; empty for one that is none."""
+    if faults(value):
+        return set()
+    return {group.host for group in decode(value).groups if group.host}
+
+
 def encode(placement: Placement) -> dict[str, Any]:
     """The JSON value, without fields at their defaults."""
     return {"format": placement.format} | placement.model_dump(mode="json", exclude_defaults=True)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.support.conductor_world import FakeWorker, World
 from tests.support.deployment import plan_named
 from tests.unit.conductor.test_core import GRAPH, PLAN, starts
+from tests.unit.conductor.test_taking_up import take_up
 from walkgraph.conductor.events import Died, FromRank, Parted, ToRank
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.watchdog import PING_SECONDS
@@ -102,6 +103,17 @@ def test_a_rank_tells_of_the_peer_that_it_has_lost() -> None:
     assert (w.state, w.killed) == ("ready", [FAR]), "that start has ended"
 
 
+def test_the_end_of_a_rank_that_was_cut_off_stops_no_plan_that_is_taken_up_since() -> None:
+    w = Apart()
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    take_up(w, replace(SPREAD, digest="other"), GRAPH)
+    w.bury()
+    w.pass_time(1.0)
+    w.settle()
+    assert [(taken.number, taken.error) for taken in w.taken] == [(1, None)]
+    assert w.state == "ready"
+
+
 def test_the_status_of_a_process_that_ended_by_itself_is_the_reason() -> None:
     w = Apart()
     w.handle(Parted(FAR, w.workers[FAR].start))
@@ -117,8 +129,10 @@ def test_a_rank_waits_for_its_host_however_long_that_takes() -> None:
     while sum(pauses) < 600.0:
         before = w.now
         while FAR not in w.workers:
-            w.pass_time(0.25)
             w.hear()
+            w.pass_time(0.25)
+        if pauses:
+            assert w.statuses[-1].reason == "start the host", "while it is started too"
         pauses.append(w.now - before)
         w.refuse()
         assert (w.state, w.statuses[-1].reason) == ("degraded", "start the host")

@@ -16,6 +16,7 @@ from walkgraph.placement.document import (
     default_placement,
     encode,
     faults,
+    hosts_of,
     schema_text,
     size_in_bytes,
 )
@@ -128,3 +129,12 @@ def test_gpus_can_be_assumed_in_place_of_those_that_are_here() -> None:
 def test_hardware_that_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="3x141GB"):
         assume(hardware(), text)
+
+
+def test_the_hosts_of_a_document() -> None:
+    groups = [{"nodes": ["*"], "ranks": [0]}, {"nodes": ["a"], "ranks": [1], "host": "far"}]
+    ranks = [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cpu"}]
+    document = {"format": "walkgraph/placement@1", "name": "spread", "groups": groups, "ranks": ranks}
+    assert hosts_of(document) == {"far"}
+    assert hosts_of({**document, "groups": groups[:1]}) == set()
+    assert hosts_of({"groups": groups}) == set()

@@ -184,3 +184,20 @@ async def test_stored_deployments_wait_for_the_cluster(settings: Settings) -> No
             reasons.add(managed.serving.status.reason)
         assert managed.state == "ready"
         assert "the cluster is away; start its head; this is tried again" in reasons
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_stored_deployments_wait_for_their_hosts(settings: Settings) -> None:
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+        assert (await service.http.post("/api/v1/deployments", json={**BODY, "name": "far"})).status_code == 202
+        await service.settled("far")
+    cluster = Cluster("other")
+    async with serving(settings, FakeFleet(), cluster) as service:
+        managed = service.services.deployments.get("far")
+        while managed.serving.status.reason is None:
+            await managed.changed.wait()
+        assert managed.state == "starting"
+        assert managed.serving.status.reason == "the cluster has no host `far` now; start it; this is tried again"
+        cluster.hardware = Cluster("far").hardware
+        await service.settled("far")
+        assert managed.state == "ready"

@@ -17,7 +17,15 @@ from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.host.topology import Link, NumaNode, Topology
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.processes import forks
-from walkgraph.wire.processes.host_hardware import SKEW, HostReport, HostsUnknown, ask_hosts, encoded, network_of
+from walkgraph.wire.processes.host_hardware import (
+    SKEW,
+    HostReport,
+    HostsUnknown,
+    addresses_of,
+    ask_hosts,
+    encoded,
+    network_of,
+)
 
 TOPOLOGY = Topology(
     nodes=(NumaNode(number=0, cpus=frozenset({0, 1}), memory=7),),
@@ -87,7 +95,7 @@ def faults_of(folder: Path, far: bytes, name: str = "far", skew: float = 0.0) ->
         (report(FAR, walkgraph="1.1"), 0.0, "host `far` has walkgraph 1.1, and the service's host 1.2; install that"),
         (report(FAR), 3600.0, "the clock of host `far` is 3600 s ahead of that of the service's host; let both follow"),
         (report(FAR), -3600.0, "the clock of host `far` is 3600 s behind that of the service's host; let both follow"),
-        (b"", 0.0, "host `far` is in the cluster and doesn't answer; install the same Walkgraph there"),
+        (b"", 0.0, "host `far` is in the cluster and doesn't answer; see that it is reached"),
     ],
 )
 def test_what_is_wrong_with_a_host_says_what_to_do(tmp_path: Path, far: bytes, skew: float, said: str) -> None:
@@ -156,3 +164,10 @@ def test_a_host_that_is_gone_is_waited_for(found: Hardware) -> None:
     with pytest.raises(HostsUnknown, match="no host `far` now; start it") as raised:
         network_of(over("far"), found)
     assert raised.value.retryable
+
+
+def test_a_host_to_which_nothing_can_be_deployed_is_waited_for() -> None:
+    faulty = replace(NEAR, faults=("two are called so",), others=(replace(FAR, faults=("it is silent", "it is old")),))
+    with pytest.raises(HostsUnknown, match=r"^it is silent$"):
+        network_of(over("far"), faulty)
+    assert addresses_of([""], faulty) == {"": "10.0.0.1"}, "the service's own is there"

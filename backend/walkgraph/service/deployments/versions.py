@@ -18,6 +18,7 @@ from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
+from walkgraph.placement.document import hosts_of
 from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
@@ -36,7 +37,7 @@ from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import read_fault
-from walkgraph.wire.processes.host_hardware import network_of
+from walkgraph.wire.processes.host_hardware import addresses_of, network_of
 from walkgraph.wire.processes.host_network import HostNetwork
 from walkgraph.wire.questions import Move
 from walkgraph.wire.spec import DeploymentSpec, Limits
@@ -221,6 +222,9 @@ class Version:
             known = await around.graphs.around(documents.graph)
             async with around.judging:
                 hardware = await around.hosts()
+                if hardware is not None:
+                    # A placement that was right before the restart waits for its hosts.
+                    addresses_of(hosts_of(documents.placement), hardware)
                 given = documents.graph, documents.placement, around.reserved(), roots, hardware, known
                 judged = await anyio.to_thread.run_sync(judge, *given)
                 self.plan = deployable(judged)

@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,8 +86,8 @@ def _cluster(told: Sequence[forks.HostTold]) -> Hardware:
             faults += host_faults(one.name, report, here, one.skew)
             known = replace(report.hardware, lacks=report.lacks, missing=report.missing)
         else:
-            silent = f"host `{one.name}` is in the cluster and doesn't answer; install the same Walkgraph there"
-            faults += (f"{silent}, and see `d/forks.log`",)
+            silent = f"host `{one.name}` is in the cluster and doesn't answer; see that it is reached"
+            faults += (f"{silent} and has the same Walkgraph, and what `d/forks.log` says",)
             known = Hardware(host=one.name, cores=0, shm=0, devices=())
         found.append(replace(known, host=one.name, address=one.address, faults=faults))
     links = tuple(link for one in told for link in _links(one))
@@ -121,10 +121,17 @@ def network_of(plan: Plan, hardware: Hardware) -> HostNetwork | None:
     names = {"", *(rank.host for rank in plan.ranks)}
     if len(names) == 1:
         return None
+    return HostNetwork(addresses_of(names, hardware), make_keys())
+
+
+def addresses_of(names: Iterable[str], hardware: Hardware) -> dict[str, str]:
+    """Host -> its address in the cluster. Raises HostsUnknown if one is gone, or nothing can be deployed to it now."""
     addresses: dict[str, str] = {}
     for name in sorted(names):
         host = hardware.at(name)
         if host is None or not host.address:
             raise HostsUnknown(f"the cluster has no host `{name or hardware.host}` now; start it")
+        if host.faults and host is not hardware:
+            raise HostsUnknown(host.faults[0])
         addresses[name] = host.address
-    return HostNetwork(addresses, make_keys())
+    return addresses

@@ -1,0 +1,127 @@
+"""A service whose deployment has a rank on another host of a Ray cluster, which is cut off or gone: runs end with a
+reason, the deployment waits and says for what, and serves again once the host is back."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.safety.plugin import Figure, Scale
+from tests.support.far_process import FarProcess
+from tests.support.namespaces import Host, allowed, hosts, two_hosts
+from tests.support.ray_hosts import RayCluster, ray_cluster
+from tests.support.served_hosts import served
+from walkgraph.placement.transports import declared_transports
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="`ray` is not installed"),
+    pytest.mark.skipif(not declared_transports()["nixl"].installed, reason="`nixl` is not installed"),
+    pytest.mark.skipif(not allowed(), reason="network namespaces are not allowed here"),
+]
+FERRY: dict[str, Any] = {"times": 4, "numbers": 1 << 12}
+ENDLESS: dict[str, Any] = {"times": 1_000_000, "numbers": 1 << 12}
+CUT = {"state": "degraded", "reason": "see that host `host1` runs and is reached"}
+GONE = "the cluster has no host `host1` now; start it"
+
+
+@dataclass
+class World:
+    far: Host
+    ray: RayCluster
+    service: FarProcess
+    expected: Any
+    """What the deployment answers."""
+
+    def until(self, **wanted: Any) -> None:
+        self.service.ask("until", "far", wanted)
+
+    def back(self) -> float:
+        """Seconds until the deployment serves again."""
+        began = time.monotonic()
+        self.until(state="ready")
+        took = time.monotonic() - began
+        assert self.answers() == self.expected
+        return took
+
+    def answers(self) -> Any:
+        return self.service.ask("answers", "far", {"ferry": FERRY})
+
+    def busy(self) -> None:
+        """Have a run that needs both hosts all the time."""
+        self.service.ask("begin", "far", "ferry", ENDLESS)
+        self.until(running=1)
+
+    def lost(self) -> float:
+        """Seconds until the run has ended, as its rank was lost."""
+        began = time.monotonic()
+        assert self.service.ask("end") == "worker_lost"
+        return time.monotonic() - began
+
+
+@contextmanager
+def world(home: Path) -> Iterator[World]:
+    with two_hosts() as (here, there), ray_cluster(here, there) as ray, served(here, ray, home) as service:
+        service.ask("deploy", "far", "synthetic_loops", there.name)
+        service.ask("until", "far", {"state": "ready"})
+        made = World(there, ray, service, service.ask("answers", "far", {"ferry": FERRY}))
+        yield made
+        service.ask("undeploy", "far")
+
+
+@pytest.mark.safety("R21")
+def test_a_deployment_waits_for_a_host_that_is_cut_off_or_gone(tmp_path: Path, scale: Scale, figure: Figure) -> None:
+    with world(tmp_path / "home") as w:
+        for seconds in scale((), (2.0, 3.0)):
+            w.far.plug(into=False)
+            w.service.ask("begin", "far", "ferry", FERRY)
+            time.sleep(seconds)  # its length is what is tested
+            w.far.plug(into=True)
+            began = time.monotonic()
+            assert w.service.ask("end") == ""
+            figure(f"a run ends right after a cut of {seconds:.0f} s", time.monotonic() - began, "s", at_most=2.0)
+
+        w.busy()
+        began = time.monotonic()
+        w.far.plug(into=False)
+        figure("runs of a host that is cut off ended within", w.lost(), "s", at_most=6.0)
+        w.until(**CUT)
+        time.sleep(max(0.0, scale(0.0, 10.0) - (time.monotonic() - began)))
+        w.far.plug(into=True)
+        figure("serves again after the cut", w.back(), "s", at_most=60.0)
+
+        w.busy()
+        w.far.kill()
+        figure("runs of a host whose processes are killed ended within", w.lost(), "s", at_most=1.0)
+        w.until(state="degraded", reason=GONE)
+        w.ray.start(w.far)
+        figure("serves again after the host has joined", w.back(), "s", at_most=60.0)
+
+        w.far.kill()
+        w.service.ask("kill")
+        w.service.ask("up")
+        # Ray takes some seconds to see that it is gone: it is silent until then.
+        w.until(state="starting", reason="host `host1`")
+        w.ray.start(w.far)
+        figure(
+            "serves again after the host has joined a service that was killed meanwhile", w.back(), "s", at_most=60.0
+        )
+
+
+def test_a_service_with_another_token_says_what_it_lacks(tmp_path: Path) -> None:
+    wrong = secrets.token_hex(32)
+    with (
+        hosts(1) as (here,),
+        ray_cluster(here) as ray,
+        served(here, ray, tmp_path / "home", RAY_AUTH_TOKEN=wrong) as service,
+    ):
+        _, reason = service.ask("refused", "far", "synthetic_loops", "host1")
+        assert "doesn't accept this machine's key; set RAY_AUTH_MODE and RAY_AUTH_TOKEN" in reason
+        assert wrong not in reason
