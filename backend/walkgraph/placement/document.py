@@ -170,11 +170,12 @@ def decode(value: Any) -> Placement:
     return Placement.model_validate_json(json.dumps(value))
 
 
-def hosts_of(value: dict[str, Any]) -> set[str]:
+def named_hosts(value: dict[str, Any]) -> set[str]:
     """The hosts that a document names; empty for one that is none."""
     if faults(value):
         return set()
-    return {group.host for group in decode(value).groups if group.host}
+    placement = decode(value)
+    return {host for entry in placement.ranks if (host := placement.host(entry.rank))}
 
 
 def encode(placement: Placement) -> dict[str, Any]:

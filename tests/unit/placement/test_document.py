@@ -16,7 +16,7 @@ from walkgraph.placement.document import (
     default_placement,
     encode,
     faults,
-    hosts_of,
+    named_hosts,
     schema_text,
     size_in_bytes,
 )
@@ -131,10 +131,12 @@ def test_hardware_that_says_nothing_is_refused(text: str) -> None:
         assume(hardware(), text)
 
 
-def test_the_hosts_of_a_document() -> None:
+def test_the_named_hosts_a_document() -> None:
     groups = [{"nodes": ["*"], "ranks": [0]}, {"nodes": ["a"], "ranks": [1], "host": "far"}]
     ranks = [{"rank": 0, "device": "cpu"}, {"rank": 1, "device": "cpu"}]
     document = {"format": "walkgraph/placement@1", "name": "spread", "groups": groups, "ranks": ranks}
-    assert hosts_of(document) == {"far"}
-    assert hosts_of({**document, "groups": groups[:1]}) == set()
-    assert hosts_of({"groups": groups}) == set()
+    assert named_hosts(document) == {"far"}
+    assert named_hosts({**document, "groups": groups[:1]}) == set()
+    apart = [ranks[0], {**ranks[1], "host": "other"}]
+    assert named_hosts({**document, "ranks": apart}) == {"other"}
+    assert named_hosts({"groups": groups}) == set()

@@ -18,7 +18,7 @@ from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
-from walkgraph.placement.document import hosts_of
+from walkgraph.placement.document import named_hosts
 from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
@@ -224,7 +224,7 @@ class Version:
                 hardware = await around.hosts()
                 if hardware is not None:
                     # A placement that was right before the restart waits for its hosts.
-                    addresses_of(hosts_of(documents.placement), hardware)
+                    addresses_of(named_hosts(documents.placement), hardware)
                 given = documents.graph, documents.placement, around.reserved(), roots, hardware, known
                 judged = await anyio.to_thread.run_sync(judge, *given)
                 self.plan = deployable(judged)
