@@ -75,7 +75,7 @@ async def test_a_follower_gets_all_that_has_come_at_once_and_what_comes_later() 
         run.take(event)
     assert await run.after(0) == told
     assert await run.after(2, 0.001) == []
-    assert not await run.over(0.001)
+    assert not await run.rests(0.001)
     waiting = [asyncio.create_task(run.after(2)), asyncio.create_task(run.ended())]
     await asyncio.sleep(0)
     run.take(m.Finished(run=run.id))

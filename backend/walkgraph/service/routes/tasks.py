@@ -39,7 +39,7 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
     if body.get("stream") is True or kinds[0].kind == answering.EVENTS:
         return kinds[0].format.streamed(run, kinds[0].kind)
     begun = kinds[0].begun
-    here = await streaming.result_or_disconnect(request, run, answering.is_early if begun else None)
+    here = await streaming.result_or_disconnect(request, run, early=begun is not None)
     if run.waiting is not None:
         return answering.waits(run)
     if run.finished is None:

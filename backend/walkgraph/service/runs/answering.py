@@ -15,7 +15,7 @@ The `Accept` header's most preferred type that fits is used.
 
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -28,7 +28,7 @@ from walkgraph.service.http import body, frames, multipart, pieces, problems
 from walkgraph.service.http.dialects import PROBLEM_JSON
 from walkgraph.service.runs import results, streaming
 from walkgraph.service.runs.disconnects import Streamed, leave
-from walkgraph.service.runs.runs import Event, LiveRun
+from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import outlets, tensors, values
 from walkgraph.service.values.outlets import Frames, Spliced
 from walkgraph.wire import messages as m
@@ -259,27 +259,17 @@ def _begun_form(run: LiveRun, kind: str) -> Response:
 
 async def _as_they_come(run: LiveRun, boundary: str) -> AsyncGenerator[pieces.Bytes]:
     beside, position, sent = Frames(), 0, 0
-    while not streaming.rests(run):
+    while not run.resting:
         told = await run.after(position)
         position += len(told)
         for event in told:
-            if is_early(event):
+            if isinstance(event, m.Output) and values.is_early(event.value):
                 values.write(event.value, event.modality, beside)
         for window in pieces.windows(_frames(beside, sent, boundary)):
             yield window
         sent = len(beside.found)
     for window in pieces.windows(_end(run, beside.found, boundary)):
         yield window
-
-
-def is_early(event: Event) -> TypeGuard[m.Output]:
-    """True for a value that an answer may begin with: the result has it as it is, and it is worth a packet of its
-    own."""
-    return (
-        isinstance(event, m.Output)
-        and not values.is_joined(event.value)
-        and values.size_of(event.value) >= outlets.LARGE_BYTES
-    )
 
 
 def _end(run: LiveRun, sent: Sequence[pieces.Bytes], boundary: str) -> list[pieces.Piece]:

@@ -96,6 +96,8 @@ class LiveRun:
         """True once the run was cancelled, or all of its clients left, before its end."""
         self.sufficed = False
         """True if it was ended early because its client needs no more of it."""
+        self.early = False
+        """True once it has a value that an answer may begin with."""
         self.cut: Cut | None = None
         """Cuts its text at the request's stop sequences; None if it has none."""
         self.unknown_words: tuple[str, ...] = ()
@@ -224,17 +226,18 @@ class LiveRun:
                 if isinstance(event, m.Finished):
                     return
 
-    async def over(self, seconds: float) -> bool:
-        """True once the run has ended; False if it has not after `seconds`."""
-        over = self.finished is not None or await self._over.wait(seconds)
-        self.times.answer(time.monotonic())
-        return over
+    @property
+    def resting(self) -> bool:
+        """True if it has ended, or waits for a person."""
+        return self.finished is not None or self.waiting is not None
 
-    async def rests(self) -> None:
-        """Returns once it has ended, or waits for a person."""
-        if self.finished is None and self.waiting is None:
-            await self._rests.wait()
+    async def rests(self, seconds: float | None = None, *, early: bool = False) -> bool:
+        """True once it rests, or with `early` has a value that an answer may begin with; False after `seconds`."""
+        while not (self.resting or (early and self.early)):
+            if not await self._rests.wait(seconds):
+                return False
         self.times.answer(time.monotonic())
+        return True
 
     async def ended(self) -> m.Finished:
         if self.finished is None:
@@ -265,6 +268,9 @@ class LiveRun:
     def _keeps(self, output: m.Output) -> bool:
         self.bytes += values.size_of(output.value)
         if self.bytes <= limits.RUN_OUTPUT_BYTES:
+            if not self.early and values.is_early(output.value):
+                self.early = True
+                self._rests.notify()
             return True
         if not self._overflown:
             self._overflown = True

@@ -116,39 +116,18 @@ async def _parts(run: LiveRun, boundary: str) -> AsyncGenerator[pieces.Bytes]:
     yield pieces.last(boundary)
 
 
-async def result_or_disconnect(request: Request, run: LiveRun, begins: Callable[[Event], bool] | None = None) -> bool:
-    """Returns once a run has ended, waits for a person, or has an event that `begins` its answer. If the client leaves
-    first, aborts the run and returns False."""
+async def result_or_disconnect(request: Request, run: LiveRun, *, early: bool = False) -> bool:
+    """Returns once a run has ended, waits for a person, or with `early` has a value that its answer may begin with. If
+    the client leaves first, aborts the run and returns False."""
     there = False
     try:
-        if begins is None:
-            if not await run.over(PATIENCE_SECONDS):
-                await until_first(run.rests, lambda: left(request))
-        elif not await _begun(run, begins, PATIENCE_SECONDS):
-            await until_first(lambda: _begun(run, begins), lambda: left(request))
-        there = rests(run) or (begins is not None and any(map(begins, run.log)))
+        if not await run.rests(PATIENCE_SECONDS, early=early):
+            await until_first(lambda: run.rests(early=early), lambda: left(request))
+        there = run.resting or (early and run.early)
     finally:
-        if not (there or rests(run)):
+        if not (there or run.resting):
             run.abort("disconnected")
     return there
-
-
-def rests(run: LiveRun) -> bool:
-    """True if a run has ended, or waits for a person."""
-    return run.finished is not None or run.waiting is not None
-
-
-async def _begun(run: LiveRun, begins: Callable[[Event], bool], seconds: float | None = None) -> bool:
-    """True once a run rests, or has an event that `begins` its answer; False after `seconds`."""
-    position, ends = 0, None if seconds is None else time.monotonic() + seconds
-    while not rests(run):
-        told = await run.after(position, None if ends is None else max(0.0, ends - time.monotonic()))
-        if any(map(begins, told)):
-            return True
-        if not told and ends is not None:
-            return False
-        position += len(told)
-    return True
 
 
 async def accept(socket: WebSocket) -> None:

@@ -16,7 +16,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.media_types import mime_of
 from walkgraph.service.http import limits
 from walkgraph.service.values import tensors, wav
-from walkgraph.service.values.outlets import IN_TEXT, Outlet
+from walkgraph.service.values.outlets import IN_TEXT, LARGE_BYTES, Outlet
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
@@ -171,9 +171,10 @@ def joined(outputs: Sequence[m.Output]) -> list[m.Value]:
     return found
 
 
-def is_joined(value: m.Value) -> bool:
-    """True for values that may be joined with those around them."""
-    return _kind(value) in _JOINED
+def is_early(value: m.Value) -> bool:
+    """True for a value that an answer may begin with, before its run's end: it is worth a packet of its own, and isn't
+    joined with those around it."""
+    return size_of(value) >= LARGE_BYTES and _kind(value) not in _JOINED
 
 
 def _kind(value: m.Value) -> str:
