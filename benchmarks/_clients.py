@@ -11,7 +11,8 @@ from typing import Any
 
 
 def together(script: Path, orders: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What a process for each of these orders measured. Raises RuntimeError with what one said instead of `ready`."""
+    """The measurements of a process for each of these orders. Raises RuntimeError with what one said in place of
+    `ready`."""
     with ExitStack() as held:
         processes = [held.enter_context(_process(script)) for _ in orders]
         for one, its in zip(processes, orders, strict=True):

@@ -24,7 +24,7 @@ DATA, EVENT = b"data: ", b"event: "
 class Answer(Heard):
     tokens: list[float] = field(default_factory=list[float])
     times: Sequence[Mapping[str, Any]] = ()
-    """Of its nodes, by the workers."""
+    """Times of its nodes, by the workers."""
     read: int = 0
     """Tokens of the question."""
     run: str = ""
@@ -51,7 +51,7 @@ class Speakers:
         self._orders = orders
         self._headers = {"Authorization": f"Bearer {orders['token']}"}
         self._bodies = [[body_of(number, orders["params"]) for number in mine] for mine in orders["numbers"]]
-        """Of each client."""
+        """The requests of each client."""
 
     async def all(self) -> dict[str, Any]:
         """Raises what a request raised, and TimeoutError."""

@@ -155,7 +155,7 @@ class Clients:
         return _lines(best["told"], trace)
 
     def _asked(self, case: Case, clients: int, rounds: int) -> list[list[dict[str, Any]]]:
-        """What each client measured of each request. They begin together once all have warmed up."""
+        """The measurements of each client for each request. They begin together once all have warmed up."""
         return together(ASKERS, [self._orders(case, rounds)] * clients)
 
     def _orders(self, case: Case, rounds: int) -> dict[str, Any]:

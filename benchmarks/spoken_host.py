@@ -213,8 +213,8 @@ class Served:
 
 @dataclass
 class Mark:
-    """What was used and made so far. The first is made when three quarters of the answers are heard: at random weights,
-    some have no sound."""
+    """The use so far. The first is made when three quarters of the answers are heard: at random weights, some have no
+    sound."""
 
     seconds: float
     operations: int

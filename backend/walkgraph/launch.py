@@ -135,7 +135,7 @@ def _serve(place: _Place, store: Store, token: str, listener: socket.socket, *, 
 
 @dataclass
 class _Place:
-    """Where the service is reached, which is told once: as soon as it serves, or stands by."""
+    """The place where the service is reached, told once: as soon as it serves, or stands by."""
 
     settings: Settings
     url: str
@@ -245,7 +245,7 @@ def _supervisor(settings: Settings) -> ForkServerProcess:
 
 
 def actor_server(folder: Path, settings: Settings) -> ForkServerProcess:
-    """What has workers started in the Ray cluster of the settings. `folder`: that of its socket and its log."""
+    """The server that has workers started in the settings' Ray cluster. `folder`: that of its socket and its log."""
     return ForkServerProcess(folder, ACTOR_SERVER, ("--address", settings.ray_address))
 
 

@@ -54,9 +54,9 @@ class Settings(BaseSettings):
     database_url: str | None = None
     """SQLAlchemy URL; by default an SQLite file in `home`."""
     peer_url: str | None = Field(default=None, max_length=53, pattern=r"^https?://[^\s/?#@]+$")
-    """Where other services reach this one, `http://a.example:8421`. Of those that have a peer URL and share a
-    PostgreSQL database, one serves. The others stand by: they pass connections on to it, and one takes over once it is
-    gone."""
+    """The address at which other services reach this one, `http://a.example:8421`. Of those that have a peer URL and
+    share a PostgreSQL database, one serves. The others stand by: they pass connections on to it, and one takes over
+    once it is gone."""
     checkpoint_roots: tuple[Path, ...] = ()
     """Folders that contain the folders named by `checkpoint:<name>`."""
     allowed_hosts: tuple[str, ...] = ()
@@ -82,8 +82,8 @@ class Settings(BaseSettings):
     """Folder of the secrets that calls of nodes may send, two files a secret: `NAME` and `NAME.hosts`; by default
     `home/secrets`."""
     backend: Literal["local", "ray"] = "local"
-    """What starts the workers of deployments: `local`, as processes of this service; `ray`, as actors of a Ray cluster,
-    which needs the extra `ray`."""
+    """The way in which workers of deployments are started: `local`, as processes of this service; `ray`, as actors of a
+    Ray cluster, which needs the extra `ray`."""
     ray_address: str = "auto"
     """Address of a Ray cluster's head, `10.0.0.1:6379`, for `backend` `ray`; `auto` is the one of this machine."""
     plugins: tuple[str, ...] = ()
@@ -128,8 +128,8 @@ class Settings(BaseSettings):
     """The fault that happens once in each deployment, as `rank0:send:3`: the third message that rank 0 sends."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
-    """Where traces of runs are sent as OpenTelemetry spans, `http://localhost:4318`: a collector that accepts OTLP as
-    JSON."""
+    """The address to which traces of runs are sent as OpenTelemetry spans, `http://localhost:4318`: a collector that
+    accepts OTLP as JSON."""
     otlp_headers: SecretStr | None = None
     """Headers for the collector, `name=value,name=value`."""
 

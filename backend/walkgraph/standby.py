@@ -75,7 +75,7 @@ class Relay:
     """Passes connections on, byte by byte, so that whatever they speak, TLS too, is between their ends."""
 
     address: str
-    """Where new ones go."""
+    """The address to which new connections go."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parts = urlsplit(self.address)

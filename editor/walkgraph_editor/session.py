@@ -23,7 +23,7 @@ def client() -> Client:
 
 
 def routes(client: Client) -> dict[str, list[str]]:
-    """Which of OpenAI's routes each deployment serves. Raises Unreachable."""
+    """The routes of OpenAI's that each deployment serves. Raises Unreachable."""
     listed: dict[str, Any] = client.send(get("/v1/models"))
     return {model["id"]: list(model["routes"]) for model in listed["data"]}
 

@@ -180,7 +180,7 @@ class Wanderer:
             self.done[name] += 1
 
     def _travelled(self, step: int, now: Document) -> int:
-        """Where in the history the page is, after an undo or redo."""
+        """The place in the history where the page is, after an undo or redo."""
         at = self._at + step
         if not 0 <= at < len(self._history):
             assert now == self.document, "an undo or redo of nothing changed the document"
@@ -324,7 +324,7 @@ class Wanderer:
 
 
 def differences(before: Any, after: Any, at: str = "") -> list[str]:
-    """Where two documents differ, and how."""
+    """The places where two documents differ, and how."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys = [*before, *(key for key in after if key not in before)]
         return [line for key in keys for line in differences(before.get(key), after.get(key), f"{at}/{key}")]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 COMPILED = {name: os.environ[name] for name in ("PYTHONPYCACHEPREFIX",) if name in os.environ}
-"""Where a process finds what others have compiled."""
+"""The folder where a process finds what others have compiled."""
 LINTER = Path(sys.executable).with_name("lint-imports")
 
 IMPORT_ALL = """

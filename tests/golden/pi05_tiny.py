@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     lengths: tuple[int, ...]
     """Tokens of each row's prompt."""
     present: tuple[tuple[bool, bool, bool], ...]
-    """Which cameras each row has."""
+    """The cameras that each row has."""
 
 
 ASKED = {

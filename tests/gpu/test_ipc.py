@@ -40,7 +40,7 @@ GPUS = [
         marks=pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs"),
     ),
 ]
-"""Where the other process is."""
+"""The device of the other process."""
 HERE = torch.device("cuda:0")
 
 

@@ -29,7 +29,7 @@ def part(shard: int, shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> t
 
 
 def wrong(index: int, count: int, at: str) -> list[str]:
-    """What differs from the naive collectives."""
+    """The differences from the naive collectives."""
     torch.cuda.set_device(index)
     shard = join(Path(at), index, count, torch.device("cuda", index))
     found: list[str] = [] if isinstance(shard, PeerShard) else [type(shard).__name__]

@@ -21,7 +21,7 @@ if importlib.util.find_spec("triton") is None:
 
 @pytest.fixture
 def device() -> str:
-    """Where the kernels' tensors lie."""
+    """The device on which the kernels' tensors lie."""
     return "cuda" if GPU else "cpu"
 
 

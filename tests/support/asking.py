@@ -103,7 +103,7 @@ class KeptConnections:
     async def _sent(
         self, request: bytes
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, tuple[int, dict[str, str]]]:
-        """Where the request went, and the head of its answer."""
+        """The address to which the request went, and the head of its answer."""
         while True:
             kept = bool(self._free)
             reader, writer = self._free.pop() if kept else await asyncio.open_connection(*self._address[:2])

@@ -1,4 +1,4 @@
-"""What a worker's loop does with the commands that are its engine's, for deployments without loops and processes."""
+"""A worker's loop, as it deals with the commands that are its engine's, for deployments without loops and processes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from walkgraph.ids import Rank
 from walkgraph.wire.spanning import BetweenParts, LaunchedTo
 
 OFFSET = 64
-"""Where inboxes begin in what peers have opened."""
+"""The places where inboxes begin in what peers have opened."""
 LONGEST = 60.0
 """Seconds for what takes one at most on an idle machine."""
 

@@ -141,7 +141,7 @@ async def test_a_conductor_takes_nobody_without_its_keys() -> None:
 
 
 def ends_of(socket: sockets.Socket) -> set[int]:
-    """What becomes of the first connections of a socket, which is closed then."""
+    """The fate of the first connections of a socket, which is closed then."""
     told: list[int] = []
     with socket.get_monitor_socket():  # which tells of losses alone
         socket.disable_monitor()

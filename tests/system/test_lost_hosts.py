@@ -38,7 +38,7 @@ class World:
     ray: RayCluster
     service: FarProcess
     expected: Any
-    """What the deployment answers."""
+    """The answers of the deployment."""
 
     def until(self, **wanted: Any) -> None:
         self.service.ask("until", "far", wanted)

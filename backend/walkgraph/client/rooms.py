@@ -22,7 +22,7 @@ class Rooms:
 
     def __init__(self) -> None:
         self._kept: list[bytearray] = []
-        """What was given out, of which some is in use; oldest first."""
+        """The memory that was given out, of which some is in use; oldest first."""
         self._bytes = 0
         self._lock = threading.Lock()
 

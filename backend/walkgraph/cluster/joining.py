@@ -73,7 +73,7 @@ def _try(address: str) -> None:
 
 
 def why_not(address: str, error: Exception) -> str:
-    """What to do where Ray can't connect to a cluster, whose head accepts connections unless it is of this machine."""
+    """The advice where Ray can't connect to a cluster, whose head accepts connections unless it is of this machine."""
     versions = _VERSIONS.findall(str(error))
     if len(versions) == 2:
         (ray, python), (own_ray, own_python) = versions

@@ -165,7 +165,7 @@ def _drop(to: socket.socket, count: int) -> None:
 
 
 def _some(got: T) -> T:
-    """What was received. Raises OSError if the other end has closed."""
+    """The bytes that were received. Raises OSError if the other end has closed."""
     if not got:
         raise ConnectionResetError
     return got

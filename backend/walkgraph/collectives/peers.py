@@ -16,7 +16,8 @@ from walkgraph.memory.device import DeviceMemory
 
 MOST_SHARDS = 8
 PART_BYTES = 1 << 20
-"""Of the largest part that goes through peers' memory. Its packets are twice as large, so large parts cost too much."""
+"""Bytes of the largest part that goes through peers' memory. Its packets are twice as large, so large parts cost too
+much."""
 _SOURCE = Path(__file__).with_name("peers.cu")
 _THREADS = 128
 _PAIR = 8

@@ -75,7 +75,7 @@ class ConductorLoop:
         self._to_service: deque[bytes] = deque()
         self._over = False
         self._poller, self._polled = zmq.Poller(), ()
-        """What is waited for, and what it was made of."""
+        """The poll set, and what it was made of."""
         self._signals, self._wakeup = socket.socketpair()
         self._signals.setblocking(False)
         self._wakeup.setblocking(False)

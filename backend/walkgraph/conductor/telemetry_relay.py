@@ -6,7 +6,7 @@ from walkgraph.wire import sockets
 
 
 class TelemetryRelay:
-    """What the service takes too late is lost, as from ranks beside it; packets have numbers that tell it."""
+    """Packets that the service takes too late are lost, as from ranks beside it; packets have numbers that tell it."""
 
     def __init__(self, source: sockets.Socket, service: sockets.Socket) -> None:
         """`source`: it listens to the ranks."""

@@ -180,7 +180,7 @@ class Choose(Record):
     otherwise: tuple["Item", ...] = ()
     """Runs for any other value."""
     when: Expression | None = None
-    """Where it doesn't hold, no branch is taken."""
+    """If it doesn't hold, no branch is taken."""
 
     @property
     def branches(self) -> tuple[tuple["Item", ...], ...]:

@@ -419,7 +419,7 @@ class StepChoice(Table, frozen=True):
     otherwise: int = -1
     """The branch where none of the steps is taken; -1: that after the cases."""
     reasons: tuple[str, ...] = ()
-    """Of a choice that ends a loop by its first branch: flags beside the result (`flag_beside`) that say why. The first
+    """Flags beside the result (`flag_beside`) of a choice that ends a loop by its first branch: they say why. The first
     that is set gives the verdict: its number, after the branches."""
 
 

@@ -34,7 +34,7 @@ class TransportDeclaration:
     extra: str = ""
     """The extra of `walkgraph` that it needs, if any."""
     installed: bool = True
-    """What it needs is installed here."""
+    """True if its packages are installed here."""
     addressable: bool = False
     """A GPU can read and write the memory that another one sets aside; parts of device loops hand each other values
     there."""

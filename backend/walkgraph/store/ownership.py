@@ -1,4 +1,4 @@
-"""Which of several services has a PostgreSQL database: the one with the connection that holds a lock.
+"""A PostgreSQL database belongs to the one service whose connection holds a lock.
 
 The connection also tells where its service is reached, so that the address is gone with the service. PostgreSQL notices
 a client that went silent, whose machine is gone, within `SILENT_SECONDS`.
@@ -31,7 +31,7 @@ class Taken(Conflict):
     def __init__(self, message: str, address: str | None) -> None:
         super().__init__(message)
         self.address = address
-        """Where that one is reached; None if it doesn't tell."""
+        """The address at which that one is reached; None if it doesn't tell."""
 
 
 class Ownership:

@@ -342,7 +342,7 @@ class _Network:
             self._agent.deregisterMem(registered, self._backends)
 
     def description(self, registered: Any) -> bytes:
-        """What a peer needs to `meet` this agent and to read this memory, and no other."""
+        """The data that a peer needs to `meet` this agent and to read this memory, and no other."""
         return self._agent.getLocalPartialMD(registered, True, self._backends)
 
     def meet(self, description: bytes) -> str:

@@ -9,7 +9,7 @@ from walkgraph.wire.watching import Message
 
 
 class Inbox(Message, frozen=True, tag="inbox"):
-    """Where the values of a channel go, in a device loop on several ranks: offsets in the reader's device arena."""
+    """The place of a channel's values, in a device loop on several ranks: offsets in the reader's device arena."""
 
     channel: int
     data: int
@@ -30,7 +30,7 @@ class OfLoop(Message, frozen=True):
 
 
 class InboxesAt(OfLoop, frozen=True, tag="inboxes"):
-    """Where to put the receiver's values of a loop."""
+    """The places for the receiver's values of a loop."""
 
     inboxes: tuple[Inbox, ...]
 

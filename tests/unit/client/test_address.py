@@ -1,4 +1,4 @@
-"""Which service a client speaks with."""
+"""A client finds the service that it speaks with."""
 
 from __future__ import annotations
 

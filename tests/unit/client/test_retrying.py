@@ -1,4 +1,4 @@
-"""Which calls are retried, after how long, and which are not."""
+"""Some calls are retried, after a while; others are not."""
 
 from __future__ import annotations
 

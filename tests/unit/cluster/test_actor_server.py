@@ -1,4 +1,4 @@
-"""What a deployment reserves in a Ray cluster, and what is answered while there is none."""
+"""A deployment reserves what its ranks need in a Ray cluster, and is told while there is none."""
 
 import asyncio
 import contextlib

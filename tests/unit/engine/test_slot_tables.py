@@ -121,7 +121,7 @@ def show(row: Tensor, pages: Sequence[int]) -> None:
 
 
 def fractions(tables: SlotTables) -> Tensor:
-    """What the positions of `turned` have beyond the counters."""
+    """The part that the positions of `turned` have beyond the counters."""
     return tables.pages._fractions["turned"]  # pyright: ignore[reportPrivateUsage]
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a batch are finite."""
+"""The rows of a batch that are finite are found."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ONE = {
     "ranks": [{"rank": 0, "device": "cpu"}],
 }
 Numbers = dict[Any, Any]
-"""Where a value was made in its run -> the value."""
+"""The place where a value was made in its run -> the value."""
 
 
 class Asked(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which loops run on the device as a whole, and the sentence that says why."""
+"""Some loops run on the device as a whole; a sentence says why others don't."""
 
 import json
 from dataclasses import replace

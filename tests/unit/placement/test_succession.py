@@ -1,4 +1,4 @@
-"""Which plans the processes of another one can serve."""
+"""The processes of a plan can serve some others, and not all."""
 
 from msgspec.structs import replace
 

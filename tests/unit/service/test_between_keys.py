@@ -129,7 +129,7 @@ async def test_nobody_cancels_the_queue_of_another(service: Running) -> None:
 
 
 async def test_a_name_that_is_not_there_tells_no_name_of_a_scratch_deployment(service: Running) -> None:
-    """Which is the page's of another caller, and is left out of lists for clients."""
+    """The deployment is the page's of another caller, and is left out of lists for clients."""
     await service.deploy()
     document = (await service.http.get("/api/v1/graphs/shapes")).json()
     body = {"graph": document, "placement": "shapes_one_cpu"}

@@ -1,4 +1,4 @@
-"""Which runs are listed while the store is written behind, which are forgotten, and what followers are told."""
+"""Runs are listed while the store is written behind, old ones are forgotten, and followers are told all."""
 
 import asyncio
 from typing import Any, cast

@@ -35,7 +35,7 @@ def others(scenario: Scenario, among: tuple[str, ...]) -> tuple[Scenario, ...]:
 
 
 def violation(fault: Fault, parts: WorldParts, seed: int) -> str | None:
-    """What the world of this seed says that is at fault."""
+    """The faults that the world of this seed tells."""
     those = [one for one in known() if fault.where in one.name]
     try:
         scenario = those[seed % len(those)]
@@ -48,7 +48,8 @@ def violation(fault: Fault, parts: WorldParts, seed: int) -> str | None:
 
 @cache
 def without(fault: Fault, seed: int) -> str | None:
-    """What the same world says without a fault. `fault`: as `unplanted` has it, for faults that share their worlds."""
+    """The faults that the same world tells without a planted one. `fault`: as `unplanted` has it, for faults that share
+    their worlds."""
     return violation(fault, REAL_PARTS, seed)
 
 

@@ -1,4 +1,4 @@
-"""What the service learns of a cluster's hosts, and the network of those that a plan needs."""
+"""The service learns of a cluster's hosts, and makes the network of those that a plan needs."""
 
 import socket
 import threading
@@ -46,7 +46,7 @@ def report(found: Hardware, lacks: tuple[str, ...] = (), missing: tuple[str, ...
 
 
 def asked(folder: Path, answers: Iterable[forks.AboutHosts]) -> Hardware:
-    """What the service makes of the answers of a server."""
+    """The hardware that the service makes of the answers of a server."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(folder / "s"))
         listener.listen()

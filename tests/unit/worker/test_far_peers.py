@@ -29,7 +29,7 @@ class Network:
     """The peer's end."""
 
     def heard(self) -> list[m.FromWorker]:
-        """What comes to the conductor next."""
+        """The next message to the conductor."""
         while not self.desk.poll(10):
             self.links.wait(0.01)
             assert list(self.links.messages()) == []

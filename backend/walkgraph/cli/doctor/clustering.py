@@ -54,7 +54,7 @@ def _backend(settings: Settings) -> Iterator[Finding]:
 
 
 def host_findings(hardware: Hardware, transports: Transports) -> Iterator[Finding]:
-    """What keeps deployments from the hosts of a cluster, or delays them."""
+    """Findings that keep deployments from the hosts of a cluster, or delay them."""
     from walkgraph.placement.host.named import lacking
 
     several = len(hardware.hosts) > 1

@@ -67,7 +67,7 @@ class WatchCalls:
 
     @described
     def why(self, run: str) -> Call[shown.Why]:
-        """Where the run spent its time, and what it waited for."""
+        """The shares of the run's time, and what it waited for."""
         return get("/api/v1/runs/{run}/why", run=run)
 
     @described

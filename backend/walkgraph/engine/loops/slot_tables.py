@@ -26,7 +26,7 @@ from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
 
 NO_ITEM = -1
-"""What an iteration reads of a stream that has ended."""
+"""The value that an iteration reads of a stream that has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ class Snake(Packable):
 
 
 class Onward(NamedTuple):
-    """Where a result goes."""
+    """The memory to which a result goes."""
 
     snake: Snake
     shift: Tensor

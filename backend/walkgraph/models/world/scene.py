@@ -243,7 +243,7 @@ def _flight(uniform: Tensor, walls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _stopped(place: Tensor, shift: Tensor, walls: Tensor, axis: int) -> Tensor:
-    """Where the shape stops along an axis: place `[B, 2]`, shift `[B]` -> `[B]`."""
+    """The place where the shape stops along an axis: place `[B, 2]`, shift `[B]` -> `[B]`."""
     at, across = place[..., axis, None], place[..., 1 - axis, None]
     beside = (across > walls[..., 1 - axis] - RADIUS) & (across < walls[..., 3 - axis] + RADIUS)
     # Half a hundredth of a pixel of slack covers rounding where the shape touches a wall.

@@ -47,7 +47,7 @@ MAX_STEPS = 20_000
 
 
 class Place(NamedTuple):
-    """Where a step stands in what the request gives."""
+    """The place of a step in what the request gives."""
 
     parts: tuple[Given, ...]
     """The parts that `for: parts` goes through here."""

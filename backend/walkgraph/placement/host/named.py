@@ -27,7 +27,7 @@ def judge_hosts(placement: Placement, hardware: Hardware) -> Iterator[Problem]:
 
 
 def judge_cluster(plan: Plan, placement: Placement, hardware: Hardware, transports: Transports) -> Iterator[Problem]:
-    """What keeps a plan from being deployed to the hosts of a cluster that it needs."""
+    """The problems that keep a plan from the hosts of a cluster that it needs."""
     used = {rank.host or hardware.host for rank in plan.ranks}
     between = {name for name in _between_hosts(plan) if name in transports}
     for name in sorted(used):
@@ -102,7 +102,7 @@ def _between_hosts(plan: Plan) -> Iterator[str]:
 
 
 def _named_at(placement: Placement, host: str) -> str:
-    """Where a placement names a host first."""
+    """The first place where a placement names a host."""
     for place, entries in (("ranks", placement.ranks), ("groups", placement.groups)):
         for index, entry in enumerate(entries):
             if entry.host == host:

@@ -45,7 +45,7 @@ async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Pl
 
 
 async def _hardware(services: Services, assumed: str | None) -> Hardware:
-    """What to plan for. `assumed`: as in a request. Raises HostsUnknown, Unprocessable."""
+    """The hardware to plan for. `assumed`: as in a request. Raises HostsUnknown, Unprocessable."""
     if assumed not in (None, CLUSTER):
         return _assumed(await off_loop(find_hardware), assumed)
     found = await services.hosts() or await off_loop(find_hardware)

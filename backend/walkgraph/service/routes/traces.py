@@ -49,7 +49,7 @@ async def trace(
 
 @router.get("/runs/{run}/why", response_model=Answer[answers.Why])
 async def why(services: ServicesDep, run: RunName) -> Response:
-    """Where the run's time went, and what it waited for."""
+    """Tell where the run's time went, and what it waited for."""
     return await _answer(await services.traces.why(run))
 
 

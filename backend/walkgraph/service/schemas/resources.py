@@ -24,8 +24,8 @@ class PlanRequest(Given):
     placement: DocumentName | JsonObject | None = None
     """None: everything on one rank, the GPU with the most free memory or the CPU."""
     hardware: Annotated[str, Field(max_length=40)] | None = None
-    """What to assume, all empty: GPUs (`3x141GB`), hosts with GPUs (`2 hosts x 3x141GB`), or `cluster`, the hosts of
-    the service's cluster. None: those hosts, or the service's machine, with their free memory."""
+    """The hardware to assume, all empty: GPUs (`3x141GB`), hosts with GPUs (`2 hosts x 3x141GB`), or `cluster`, the
+    hosts of the service's cluster. None: those hosts, or the service's machine, with their free memory."""
 
 
 class PythonRequest(Given):

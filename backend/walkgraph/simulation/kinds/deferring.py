@@ -139,7 +139,7 @@ class _Read:
     late: bool
     """A node makes its tokens, so that they come later."""
     told: bool
-    """What it tells leaves, so that its run waits for it."""
+    """Its outputs leave, so that its run waits for it."""
     begins: bool
     """It is the first one of a Walk."""
 

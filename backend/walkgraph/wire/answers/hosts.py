@@ -36,7 +36,7 @@ class Host(TypedDict):
     """False for one that doesn't answer, or that deployments have ranks on and that is gone: its devices aren't known
     then."""
     problems: list[str]
-    """What keeps deployments from it, each a sentence that says what to do."""
+    """Problems that keep deployments from it, each a sentence that says what to do."""
     cores: int
     devices: list[Device]
     """The CPU, with the host's memory, and every GPU."""

@@ -23,7 +23,7 @@ SKEW = 5.0
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the actor of a host has read there."""
+    """The report of a host, which its actor has read there."""
 
     hardware: Hardware
     versions: dict[str, str]

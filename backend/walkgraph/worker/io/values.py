@@ -121,7 +121,7 @@ class _Outlets(NamedTuple):
     put: Callable[[Tensor], m.Ticket | None] | None
     post: Post | None
     tickets: list[m.Ticket]
-    """What was put."""
+    """The value that was put."""
 
 
 def _pack(value: Any, outlets: _Outlets, depth: int) -> m.Value:

@@ -1,4 +1,4 @@
-"""What reports the work of a worker's loop, and the values in it that somebody looks at."""
+"""The observer reports the work of a worker's loop, and the values in it that somebody looks at."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol

@@ -9,7 +9,7 @@ WAIT: Final = (-1,)
 
 
 class Cursor(NamedTuple):
-    """Where a use stands between two iterations."""
+    """The position of a use between two iterations."""
 
     prefix: Vector
     entering: bool

@@ -1,4 +1,4 @@
-"""Which part each tensor of a published folder belongs to, in both layouts."""
+"""The part that each tensor of a published folder belongs to, in both layouts."""
 
 import pytest
 

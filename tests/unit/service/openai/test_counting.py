@@ -1,4 +1,4 @@
-"""Which loops an output counts by."""
+"""The loops that an output counts by are found."""
 
 from __future__ import annotations
 
