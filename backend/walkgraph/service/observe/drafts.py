@@ -12,6 +12,8 @@ from walkgraph.telemetry.keeping import Draft, Keeper
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import LoopReason, Played
 
+UNTOLD_SECONDS = 0.3
+"""So long the first telemetry of a run that has ended may be under way; it is gathered before it leaves."""
 SWEEP_SECONDS = 1.0
 """Time between two checks for runs whose conductor has not reported their end."""
 IDLE_SECONDS = 60.0
@@ -89,6 +91,14 @@ class Drafts:
         ended = live is not None and live.finished is not None
         keepers = [version.keeper for version in self._versions.values() if run in version.keeper]
         return any(ended or run in keeper.ending for keeper in keepers)
+
+    def untold(self, run: RunId) -> bool:
+        """True if the run has just ended, and no telemetry of it has come yet: that of a short run comes at once."""
+        live = self._runs.get(run)
+        ended = live.times.ended if live is not None else None
+        if ended is None or time.monotonic() - ended > UNTOLD_SECONDS:
+            return False
+        return not any(run in version.keeper for version in self._versions.values())
 
     def ended(self, deployment: str) -> list[RunId]:
         """Runs of a deployment that have ended and whose traces are not stored yet."""

@@ -14,7 +14,8 @@ import structlog
 
 from walkgraph.errors import WalkgraphError
 from walkgraph.ids import RunId
-from walkgraph.service.observe.drafts import SWEEP_SECONDS, Drafts, VersionDrafts
+from walkgraph.service.observe.drafts import SWEEP_SECONDS, UNTOLD_SECONDS, Drafts, VersionDrafts
+from walkgraph.service.runs.notifier import Notifier
 from walkgraph.store import traces as kept
 from walkgraph.store.session import Store
 from walkgraph.store.tables import RunTrace
@@ -49,6 +50,7 @@ class TraceSink:
         """Runs whose trace was dropped because too many were waiting."""
         self._store, self._drafts, self._keep, self._made = store, drafts, keep, made
         self._some_end = asyncio.Event()
+        self._told = Notifier()
         self._some_kept = asyncio.Event()
         """Set and replaced whenever traces were stored or dropped."""
         self._task: asyncio.Task[None] | None = None
@@ -70,6 +72,7 @@ class TraceSink:
 
     def take(self, packet: Packet, deployment: str, version: str, nbytes: int) -> None:
         keeper = self._drafts.take(packet, deployment, nbytes).keeper
+        self._told.notify()
         if keeper.waiting:
             self._some_end.set()
         if keeper.waiting > MAX_ENDED:
@@ -77,6 +80,8 @@ class TraceSink:
 
     async def settled(self, *runs: RunId) -> None:
         """Waits until the traces of those that have finished are stored, for `SETTLE_SECONDS` at most."""
+        while any(map(self._drafts.untold, runs)) and await self._told.wait(UNTOLD_SECONDS):
+            pass
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while any(map(self._drafts.waits, runs)):
