@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import psycopg
 import pytest
 
 from tests.support.databases import PostgreSQL
 from tests.support.serving import Service, service
 from walkgraph.client import Client, RunError
+from walkgraph.service.http.limits import BODY_BYTES
 
 TOKEN = "of-all-services-here"
 PORT = 8421
 ASKED = {"inputs": {"prompt": "a red circle"}, "params": {"steps": 2, "seed": 7}, "outputs": ["image"]}
+
 DROP_OWNER = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
 WHERE locktype = 'advisory' AND granted AND application_name = %s
@@ -116,3 +123,50 @@ def test_a_service_that_lost_its_database_to_another_leaves(pair: Pair) -> None:
     assert "another service has taken over" in pair.first.log
     with Client(second, TOKEN) as there:
         assert there.deployments() == []
+
+
+@contextmanager
+def balancer(pair: Pair, repository: Path) -> Iterator[str]:
+    """The address of one with the compose file's configuration."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "SITE": f":{port}",
+        "SERVICES": " ".join(urlsplit(one).netloc for one in pair.addresses()),
+    }
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", repository / "docker" / "Caddyfile"]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            assert process.stderr is not None
+            assert any("serving initial configuration" in line for line in process.stderr), "it has ended"
+            pool.submit(process.stderr.read)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="`caddy` is not installed")
+def test_clients_of_a_balancer_go_on_where_a_service_is_killed(pair: Pair, repository: Path) -> None:
+    pair.up(pair.first)
+    pair.up(pair.second)
+    with balancer(pair, repository) as address, Client(address, TOKEN) as client:
+        client.wait_ready("shapes")
+        expected = drawn(client)
+        events = [event.name for event in client.stream("shapes", "text_to_image", ASKED)]
+        assert (events[0], events[-1]) == ("accepted", "done")
+        with pytest.raises(RunError, match="keeps no session"), client.session("shapes", "text_to_image"):
+            pass
+        asked = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        answer = httpx.post(
+            f"{address}/v1/tasks/shapes/text_to_image", content=b" " * BODY_BYTES, headers=asked, timeout=60
+        )
+        assert answer.json()["code"] == "invalid_input"
+        pair.first.signal(signal.SIGKILL)
+        pair.first.ended()
+        client.wait_ready("shapes")
+        assert drawn(client) == expected
+    assert pair.second.down() == 0
