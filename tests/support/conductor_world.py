@@ -135,7 +135,7 @@ class FakeWorker:
                 assert run in self.suspended or run in self.ended, "what is here can't come back"
                 self.suspended.discard(run)
             case m.Ping(number=number):
-                self.outbox.append(m.Pong(rank=self.rank, number=number))
+                self.outbox.append(m.Pong(rank=self.rank, number=number, at=0.0))
             case m.Probe():
                 self.outbox.append(self.probed(message))
             case m.Stop():

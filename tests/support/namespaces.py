@@ -1,4 +1,5 @@
-"""Hosts on this machine: network namespaces of one name each, on a switch, with cables that can be pulled."""
+"""Hosts on this machine: network namespaces of one name each, on a switch, with cables that can be pulled. Their clocks
+may differ, by time namespaces."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -19,10 +22,13 @@ class Host:
     namespace: str
     device: str
     address: str
+    clock: str = ""
+    """The file of its time namespace; empty: it has this machine's clock."""
 
     def command(self, *words: str) -> list[str]:
         """A command as it runs on this host."""
-        return ["ip", "netns", "exec", self.namespace, *words]
+        entered = ["nsenter", f"--time={self.clock}"] if self.clock else []
+        return ["ip", "netns", "exec", self.namespace, *entered, *words]
 
     def alone(self, *words: str) -> list[str]:
         """The same, with folders of its own for temporary files and shared memory."""
@@ -57,10 +63,38 @@ def allowed() -> bool:
     return made
 
 
+def clocks_allowed() -> bool:
+    """True if this process, which may make namespaces, may also make some of time."""
+    return Path("/proc/self/ns/time").exists() and shutil.which("nsenter") is not None
+
+
 @contextmanager
-def hosts(count: int) -> Iterator[Sequence[Host]]:
+def hosts(count: int, ahead: int = 0) -> Iterator[Sequence[Host]]:
+    """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's."""
     switch = f"walkgraph{os.getpid()}.switch"
     made = [Host(f"host{i}", f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
+    with _clock(ahead) as clock:
+        made[1:] = [replace(host, clock=clock) for host in made[1:]]
+        with _joined(switch, made):
+            yield made
+
+
+@contextmanager
+def _clock(ahead: int) -> Iterator[str]:
+    """The file of a time namespace; empty for the present one."""
+    if not ahead:
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile(prefix="walkgraph.clock") as file:
+        subprocess.run(["unshare", f"--time={file.name}", "--monotonic", str(ahead), "true"], check=True)
+        try:
+            yield file.name
+        finally:
+            subprocess.run(["umount", file.name], check=True)
+
+
+@contextmanager
+def _joined(switch: str, made: Sequence[Host]) -> Iterator[None]:
     try:
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "add", "name", "switch", "type", "bridge")
@@ -86,15 +120,16 @@ def hosts(count: int) -> Iterator[Sequence[Host]]:
             _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.device)
             _ip("-n", host.namespace, "link", "set", "lo", "up")
             host.plug(into=True)
-        yield made
+        yield
     finally:
         for namespace in (*(host.namespace for host in made), switch):
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
 
 
 @contextmanager
-def two_hosts() -> Iterator[Sequence[Host]]:
-    with hosts(2) as made:
+def two_hosts(ahead: int = 0) -> Iterator[Sequence[Host]]:
+    """`ahead`: seconds that the second one's clock is ahead."""
+    with hosts(2, ahead) as made:
         yield made
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from tests.support.cluster_service import answers, placed
 from tests.support.deployment import graph_named
 from tests.support.far_process import FarProcess
+from tests.support.far_watching import watched
 from tests.support.namespaces import Host
 from tests.support.ray_hosts import RayCluster
 from tests.support.serving import Service, service
@@ -70,6 +71,9 @@ class Told:
             case "answers", (name, tasks):
                 with self._found.client() as client:
                     return answers(client, name, tasks)
+            case "watched", (name,):
+                with self._found.client() as client:
+                    return watched(client, name)
             case "begin", (name, task, params):
                 self._run = self._pool.submit(self._ended, name, task, params)
             case "end", ():

@@ -234,7 +234,7 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
 
 def announce(desk: Desk, worker: Worker) -> None:
     """So that the router knows it."""
-    worker.links.conductor.send(m.Pong(rank=worker.rank, number=0))
+    worker.links.conductor.send(m.Pong(rank=worker.rank, number=0, at=0.0))
     worker.links.conductor.flush()
     while worker.links.conductor.blocked:
         worker.links.conductor.flush()

@@ -94,7 +94,9 @@ class ConductorLoop:
     def turn(self) -> None:
         due = self._core.due()
         punctual, ready = self._wait(due)
-        self._perform(self._core.handle_all(self._heard(ready), self._clock()))
+        heard = list(self._heard(ready))
+        # Only now: no message has come later than the time at which it is handled.
+        self._perform(self._core.handle_all(heard, self._clock()))
         if punctual and self._clock() >= due:
             self._handle(e.Tick())
         self._flush()

@@ -153,6 +153,9 @@ class Ranks:
             case m.Ready() if self.orders.are_for(message):
                 worker.loaded, worker.state, worker.phase, worker.fraction = now, "warming", CONNECT, 1.0
                 self._connect()
+                return self._watchdog.loaded(worker, now)
+            case m.Pong():
+                return self._watchdog.answered(worker, message, now)
             case m.Connected(peers=peers):
                 worker.connected = peers
                 self._connect()

@@ -6,12 +6,15 @@ from typing import Literal
 
 from walkgraph.conductor.events import Command, Kill, Spawn, ToRank
 from walkgraph.ids import Rank
+from walkgraph.telemetry.clocks import HostClocks
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 PING_SECONDS = 0.5
-"""A loaded worker that was silent for so long is pinged. One on another host is pinged again and again, even while it
-loads: only a message that can't be sent shows that the connection is lost."""
+"""A loaded worker that was silent for so long is pinged. One on another host is pinged every so often, even while it
+loads: only a message that can't be sent shows that the connection is lost, and the answers tell the host's clock."""
+FIRST_PINGS = 8
+"""So often is a worker on another host pinged at once after it has loaded, until its host's clock is known well."""
 CONNECT = "connect"
 """Phase of a worker that has loaded and isn't ready yet."""
 CONNECT_DEADLINES = 3
@@ -48,6 +51,8 @@ class RankRecord:
     """Time of the first unanswered ping."""
     pinged: float = 0.0
     """Time of the last ping."""
+    answered: int = 0
+    """Pings that were answered since it had loaded."""
     retry: float | None = None
     """Time of its next start."""
     deaths: list[float] = field(default_factory=list[float])
@@ -80,7 +85,7 @@ class RankRecord:
         """Forgets what it had loaded and whom it had reached, as it is lost."""
         self.peer, self.asked = None, None
         self.state, self.phase, self.fraction = "lost", "", 0.0
-        self.loaded, self.connected = None, {}
+        self.loaded, self.connected, self.answered = None, {}, 0
 
     def kill(self) -> Command:
         self.killed = True
@@ -100,6 +105,7 @@ class Watchdog:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._pings = 0
+        self._clocks = HostClocks()
 
     def due(self, worker: RankRecord) -> float:
         """Time at which `watch` must act on a worker, unless it sends a message before."""
@@ -116,18 +122,33 @@ class Watchdog:
             worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
             yield worker.kill()
         elif now >= self._ping_time(worker):
-            worker.pinged = now
-            if worker.loaded is not None and worker.asked is None:
-                worker.asked = now
-            self._pings += 1
-            yield ToRank(worker.rank, m.Ping(number=self._pings))
+            yield self._ping(worker, now)
+
+    def loaded(self, worker: RankRecord, now: float) -> list[Command]:
+        """Pings a worker on another host that has loaded."""
+        return [self._ping(worker, now)] if worker.host else []
+
+    def answered(self, worker: RankRecord, pong: m.Pong, now: float) -> list[Command]:
+        """Takes the clock of another host from a worker's answer, and pings on until it is known well."""
+        if not worker.host or worker.loaded is None:
+            return []
+        self._clocks.answered(pong.number, pong.at, now)
+        worker.answered += 1
+        return [self._ping(worker, now)] if worker.answered < FIRST_PINGS else []
+
+    def _ping(self, worker: RankRecord, now: float) -> Command:
+        worker.pinged = now
+        if worker.loaded is not None and worker.asked is None:
+            worker.asked = now
+        self._pings += 1
+        if worker.host:
+            self._clocks.asked(self._pings, worker.host, now)
+        return ToRank(worker.rank, m.Ping(number=self._pings, clock=self._clocks.clock(worker.host)))
 
     def _ping_time(self, worker: RankRecord) -> float:
-        if worker.loaded is not None and worker.asked is None:
-            return worker.heard + PING_SECONDS
-        if worker.host and worker.peer is not None:
-            return max(worker.heard, worker.pinged) + PING_SECONDS
-        return float("inf")
+        if worker.host:
+            return worker.pinged + PING_SECONDS if worker.peer is not None else float("inf")
+        return worker.heard + PING_SECONDS if worker.loaded is not None and worker.asked is None else float("inf")
 
     def _deadline(self, worker: RankRecord) -> float:
         if worker.loaded is None:

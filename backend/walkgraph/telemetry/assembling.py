@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import ceil
 from typing import Any, TypeVar
 
 from walkgraph.telemetry import events as e
@@ -12,6 +13,7 @@ from walkgraph.telemetry.trace import (
     LAUNCH,
     Blocks,
     CalledRun,
+    ClockError,
     Counters,
     Hops,
     KeptCall,
@@ -22,6 +24,7 @@ from walkgraph.telemetry.trace import (
     Shards,
     Trace,
 )
+from walkgraph.wire.clocks import Alignment
 from walkgraph.wire.watching import Level
 
 MATES = 4
@@ -43,6 +46,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
     found = _Assembly(draft)
     taken = 0
     for heard in draft.heard:
+        found.aligned(heard.clock)
         for event in heard.events:
             handle = _HANDLERS.get(type(event))
             if handle is not None:
@@ -57,6 +61,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
     lanes = found.lanes()
     ranks = {lane.rank for lane in lanes} | {rank for hop in found.hops for rank in hop[:2]}
     ranks |= {rank for rank, first in enumerate(draft.places.serving) if first in ranks}
+    hops = sorted(found.arrived(), key=_sent)
     counters = sorted((row for row in found.gauges if row[0] in ranks), key=_at)
     return Trace(
         run=draft.run,
@@ -71,10 +76,12 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         parent=parent,
         devices=draft.places.devices,
         serving=draft.places.serving,
+        hosts=draft.places.hosts,
+        clocks=found.clocks_of(ranks),
         lanes=lanes,
         blocks=_table(Blocks, shown),
         shards=_table(Shards, _shards_of(found, shown, lanes)),
-        hops=_table(Hops, sorted(found.arrived(), key=_sent)),
+        hops=_table(Hops, hops),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
         ends=draft.ends,
@@ -88,6 +95,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         names=tuple(found.names),
         lost=draft.lost,
         cut=draft.cut or len(blocks) > len(shown),
+        early=found.early,
     )
 
 
@@ -108,6 +116,10 @@ class _Assembly:
         self.kept: list[KeptCall] = []
         self.passes: list[Passes] = []
         self.parts: list[RankPart] = []
+        self.early = 0
+        """Hops that arrived before they were sent, whatever the clocks' errors."""
+        self._clocks: dict[str, Alignment] = {}
+        """Other host -> the worst alignment of its packets."""
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
@@ -117,6 +129,29 @@ class _Assembly:
         """Open loop -> its blocks so far, without a lane yet."""
         self._passed: dict[Row, tuple[int, int]] = {}
         """Open loop -> (time, iterations done) of its last event."""
+
+    # ── clocks ──────────────────────────────────────────────────────────────────────────────────
+
+    def aligned(self, clock: Alignment | None) -> None:
+        """Note how the times of a packet were changed."""
+        if clock is not None and ((worst := self._clocks.get(clock.host)) is None or worst.error < clock.error):
+            self._clocks[clock.host] = clock
+
+    def clocks_of(self, ranks: Iterable[int]) -> tuple[ClockError, ...]:
+        """The clocks of these ranks' hosts."""
+        found = (self._clocks.get(self._host(rank)) for rank in sorted(ranks))
+        used = dict.fromkeys(clock for clock in found if clock is not None)
+        return tuple(ClockError(host=one.host, offset=one.offset, error=ceil(one.error * 1e6)) for one in used)
+
+    def _host(self, rank: int) -> str:
+        return self.places.hosts[rank] if rank < len(self.places.hosts) else ""
+
+    def _error(self, source: int, target: int) -> int | None:
+        """The most microseconds by which times of ranks of two hosts may be wrong with one another; None on one."""
+        hosts = {self._host(source), self._host(target)}
+        return (
+            sum(ceil(self._clocks[one].error * 1e6) for one in hosts & self._clocks.keys()) if len(hosts) > 1 else None
+        )
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────
 
@@ -300,8 +335,11 @@ class _Assembly:
         """The hops with their arrivals, which another source reports, possibly earlier."""
         waiting = {key: sorted(times, reverse=True) for key, times in self._arrivals.items()}
         for key, hop in zip(self._keys, self.hops, strict=True):
-            times = waiting.get(key)
-            yield (*hop, max(times.pop(), hop[-1]) if times else -1)
+            times, sent = waiting.get(key), hop[-1]
+            at = times.pop() if times else None
+            if at is not None and (error := self._error(*hop[:2])) is not None:
+                self.early += at < sent - error
+            yield (*hop, -1 if at is None else max(at, sent))
 
     def gauge(self, event: e.RankGauge) -> None:
         if self.began - BEFORE_SECONDS <= event.at <= self.until:

@@ -7,10 +7,12 @@ Events are gathered for an INTERVAL from the first on: a short request is told o
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from walkgraph.telemetry import events as e
+from walkgraph.telemetry.clocks import EventClock, OwnClock
+from walkgraph.wire.clocks import Alignment, HostClock
 from walkgraph.wire.watching import Level
 
 CAPACITY = 4096
@@ -36,6 +38,10 @@ class Emitter(Protocol):
 
     def set_level(self, level: Level) -> None:
         """Set the level from now on; events already held still leave."""
+        ...
+
+    def tell(self, clock: HostClock) -> None:
+        """Tell it the clock of its host, which is not the service's."""
         ...
 
     def rename(self, deployment: str, now: float) -> None:
@@ -68,6 +74,9 @@ class Off:
     def set_level(self, level: Level) -> None:
         return
 
+    def tell(self, clock: HostClock) -> None:
+        return
+
     def rename(self, deployment: str, now: float) -> None:
         return
 
@@ -85,10 +94,19 @@ class Off:
 
 
 class Buffered:
-    def __init__(self, deployment: str, source: str, level: Level, send: Callable[[bytes], bool]) -> None:
-        """`send` must not wait; it returns False if it can't take the packet."""
+    def __init__(
+        self,
+        deployment: str,
+        source: str,
+        level: Level,
+        send: Callable[[bytes], bool],
+        clock: EventClock | None = None,
+    ) -> None:
+        """`send` must not wait; it returns False if it can't take the packet. `clock`: that of another host; None: it
+        is the service's."""
         self.level: Level = level
         self.dropped = 0
+        self._clock = clock or OwnClock()
         self._deployment, self._source, self._send = deployment, source, send
         self._events: list[e.Any] = []
         self._weights: list[int] = []
@@ -99,6 +117,9 @@ class Buffered:
 
     def set_level(self, level: Level) -> None:
         self.level = level
+
+    def tell(self, clock: HostClock) -> None:
+        self._clock.tell(clock)
 
     def rename(self, deployment: str, now: float) -> None:
         self.flush(now, force=True)
@@ -121,36 +142,40 @@ class Buffered:
         return max(0.0, self._began + INTERVAL - now)
 
     def wait(self, now: float) -> float | None:
-        return self.gather(now) if self._events else None
+        return self.gather(now) if self._events and self._clock.known else None
 
     def flush(self, now: float, force: bool = False) -> None:
         if not self._events or (self.gather(now) and not force):
             return
         self._began = None
-        events, weights = self._events, self._weights
+        if not self._clock.known:
+            return
+        weights = self._weights
+        events, alignment = self._clock.align(self._events, now)
         self._events, self._weights, self._bytes = [], [], 0
         first = nbytes = 0
         for at, one in enumerate(weights):
             if nbytes and nbytes + one > PACKET_BYTES:
-                self._post(tuple(events[first:at]))
+                self._post(events[first:at], alignment)
                 first, nbytes = at, 0
             nbytes += one
-        self._post(tuple(events[first:]))
+        self._post(events[first:], alignment)
 
-    def _post(self, events: tuple[e.Any, ...]) -> None:
+    def _post(self, events: Sequence[e.Any], alignment: Alignment | None) -> None:
         packet = e.Packet(
             deployment=self._deployment,
             source=self._source,
             first=self._number,
             dropped=self.dropped,
             wall=time.time() - time.monotonic(),
-            events=events,
+            events=tuple(events),
+            clock=alignment,
         )
         frame = e.encode(packet)
         if len(frame) > e.MAX_BYTES and len(events) > 1:
             half = len(events) // 2
-            self._post(events[:half])
-            self._post(events[half:])
+            self._post(events[:half], alignment)
+            self._post(events[half:], alignment)
         elif len(frame) <= e.MAX_BYTES and self._send(frame):
             self._number += len(events)
         else:

@@ -1,5 +1,5 @@
-"""The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
-device times are aligned to it.
+"""The events about running work, as data. Times are seconds of the monotonic clock of a process's host; device times
+are aligned to it. Those of a packet are times of the service's host (`telemetry.clocks`).
 
     summary   RunPhase, RunPasses, RunPart, Activity, Kept, Looping, LoopEnded, TaskCalled, Transfer (summed),
               RankGauge, QueueGauge
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from walkgraph.ids import Rank, RunId
+from walkgraph.wire.clocks import Alignment
 
 MAX_BYTES = 1024 * 1024
 """Bytes of the largest packet."""
@@ -449,24 +450,8 @@ class Sample(Event, frozen=True, tag="sample"):
     """Recorded runs only: numbers at fixed places, which show how far apart two values are."""
 
 
-Any = (
-    RunPhase
-    | RunPasses
-    | RunPart
-    | Forward
-    | Launch
-    | ShardWork
-    | Activity
-    | Looping
-    | LoopEnded
-    | Kept
-    | TaskCalled
-    | Transfer
-    | Arrival
-    | RankGauge
-    | QueueGauge
-    | Sample
-)
+OfWork = Forward | Launch | ShardWork | Activity | Looping | LoopEnded | Kept | TaskCalled | Transfer | Arrival
+Any = RunPhase | RunPasses | RunPart | OfWork | RankGauge | QueueGauge | Sample
 
 
 class Packet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -483,6 +468,8 @@ class Packet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wall: float
     """Seconds to add to the events' times for seconds since 1970."""
     events: tuple[Any, ...]
+    clock: Alignment | None = None
+    """How times of another host were changed; None: the source is on the service's host."""
 
 
 _encoder = msgspec.msgpack.Encoder()

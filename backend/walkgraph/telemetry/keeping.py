@@ -2,7 +2,7 @@
 
 Packets come by the thousand, and most events belong to no single run: they go unchanged into one ring. A run keeps only
 its phases and the number of lost events; its trace is assembled on request (`assembling`). All times are seconds of the
-host's monotonic clock, like those of the events.
+monotonic clock of this host, like those of packets.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import LoopReason, Played, Served
+from walkgraph.wire.clocks import Alignment
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 32 * 1024 * 1024
@@ -52,6 +53,8 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     """When it came."""
     nbytes: int
     events: tuple[e.Any, ...]
+    clock: Alignment | None = None
+    """As in its packet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class Keeper:
         if self._ending:
             source.latest = max(source.latest, *(time_of(event) for event in packet.events), 0.0)
         if shared:
-            self._keep(Heard(now, nbytes, tuple(shared)))
+            self._keep(Heard(now, nbytes, tuple(shared), packet.clock))
 
     def close(self, run: RunId, now: float, error: str | None) -> None:
         """End a run whose conductor has not reported its end and won't. No effect on a run that is over or unknown."""

@@ -23,6 +23,8 @@ class Places:
     """Device of each rank."""
     serving: tuple[int, ...] = ()
     """The rank that serves for each rank: itself, or the first of its shards."""
+    hosts: tuple[str, ...] = ()
+    """Host of each rank; empty for the service's own."""
     nodes: frozenset[str] = frozenset()
     follows: frozenset[tuple[str, str]] | None = None
     """(node, another that may wait for it), through edges, streams and states of a Walk."""
@@ -51,6 +53,7 @@ class Places:
             streams=streams,
             devices=tuple(rank.device for rank in ranks),
             serving=tuple(rank.serving for rank in ranks),
+            hosts=tuple(rank.host for rank in ranks),
             nodes=frozenset(node.name for node in plan.nodes),
             follows=frozenset(_follows(plan, into, out)),
             readers=_ends(plan, edges, streams, out, reading=True),

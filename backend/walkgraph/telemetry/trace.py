@@ -211,6 +211,18 @@ class KeptCall(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
+class ClockError(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of ranks on another host: they were changed into those of the service's host, and may be wrong by a bound
+    that was measured."""
+
+    host: str
+    """As the plan names it."""
+    offset: float
+    """Seconds between the two monotonic clocks, which were added to the host's."""
+    error: int
+    """The most microseconds by which its times here may be wrong."""
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     deployment: str
@@ -233,6 +245,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Device of each rank of the deployment: `cuda:0`, `cpu`; empty if unknown."""
     serving: tuple[int, ...] = ()
     """The rank that serves for each rank of the deployment: itself, or the first of its shards; empty if unknown."""
+    hosts: tuple[str, ...] = ()
+    """Host of each rank of the deployment as its placement names it, empty for the service's own; empty if unknown, and
+    in traces of earlier versions."""
+    clocks: tuple[ClockError, ...] = ()
+    """Those of the other hosts whose ranks took part."""
     names: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     blocks: Blocks = Blocks()
@@ -257,3 +274,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""
     cut: bool = False
     """Older blocks were left out, as there are more than are kept."""
+    early: int = 0
+    """Hops that arrived before they were sent, by more than the bounds of their clocks: these were wrong then."""
+
+    def host_of(self, rank: int) -> str:
+        """Empty: the service's, or unknown."""
+        return self.hosts[rank] if rank < len(self.hosts) else ""
+
+    def error_of(self, *ranks: int) -> int:
+        """The most microseconds by which times of these ranks may be wrong with one another and the service's: 0 for
+        ranks of its host."""
+        hosts = {self.host_of(rank) for rank in ranks}
+        return sum(clock.error for clock in self.clocks if clock.host in hosts)

@@ -24,6 +24,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.selection import Selection
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
+from walkgraph.wire.clocks import Ping, Pong
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
 from walkgraph.wire.questions import AskQueue, AskSessions, QueueTold, SessionsTold
 from walkgraph.wire.spanning import BetweenParts, PartTaken, StatePart
@@ -301,12 +302,6 @@ class Resume(Message, frozen=True, tag="resume"):
     run: RunId
 
 
-class Ping(Message, frozen=True, tag="ping"):
-    """Answered by `Pong` between two steps of the engine."""
-
-    number: int
-
-
 class Emit(Message, frozen=True, tag="emit"):
     rank: Rank
     run: RunId
@@ -358,11 +353,6 @@ class Released(Message, frozen=True, tag="released"):
     run: RunId
     pages_free: int
     pages_total: int
-
-
-class Pong(Message, frozen=True, tag="pong"):
-    rank: Rank
-    number: int
 
 
 # ── worker and worker ───────────────────────────────────────────────────────────────────────────

@@ -164,8 +164,9 @@ class WorkerLoop:
             case m.Peers():
                 self._set_peers(message.peers)
             case m.Ping():
+                self._links.conductor.send(m.Pong(rank=self._rank, number=message.number, at=self._clock()))
                 self._links.reach_again()
-                self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
+                self._telemetry.tell(message.clock)
             case m.Probe():
                 self._probes.ask(message)
             case m.Stop():

@@ -26,6 +26,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.host.neighbours import apart, beside
 from walkgraph.placement.transports import arenas, declared_transports
 from walkgraph.settings import openmp_threads
+from walkgraph.telemetry.clocks import EventClock, FarClock, OwnClock
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
@@ -81,7 +82,8 @@ def serve(directory: Path, rank: Rank, start: int, ports: Ports | None = None) -
     if isinstance(links, OtherLinks):
         links.listen(address(directory, rank, start))
     feed = None if addresses.telemetry is None else sockets.feed(context, addresses.telemetry)
-    process = _Process(directory, spec, rank, f"rank {rank}.{start}", cpus, carrier, links, feed, faults)
+    clock = OwnClock() if ports is None else FarClock()
+    process = _Process(directory, spec, rank, f"rank {rank}.{start}", cpus, carrier, links, feed, clock, faults)
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.peer(at, start, port)))
         process.serve()
@@ -107,6 +109,7 @@ class _Process:
     links: Links
     feed: sockets.Socket | None
     """Takes its telemetry; None where nobody reads it."""
+    clock: EventClock
     faults: FaultPoints | None
     parts: LoopParts = field(default_factory=NoParts)
     operators: KeptOperators = field(default_factory=KeptOperators)
@@ -189,7 +192,7 @@ class _Process:
         return True, loop.next, part.shard
 
     def _emitter(self, name: str, feed: sockets.Socket) -> Emitter:
-        return Buffered(name, self.source, self.spec.telemetry_level, sockets.offer(feed))
+        return Buffered(name, self.source, self.spec.telemetry_level, sockets.offer(feed), self.clock)
 
 
 def threads_of(device: str, cpus: int, ranks: int, most: int | None, *, batch_invariant: bool) -> int:

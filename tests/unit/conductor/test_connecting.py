@@ -108,7 +108,7 @@ def test_a_rank_that_can_not_be_connected_is_started_anew_and_the_reason_names_t
     while not ranks.world.killed:
         ranks.world.pass_time(max(0.001, ranks.world.core.due() - ranks.world.now))
         for rank in ranks.world.workers:
-            ranks.say(rank, m.Pong(rank=rank, number=0))
+            ranks.say(rank, m.Pong(rank=rank, number=0, at=0.0))
     assert ranks.world.now - began == pytest.approx(CONNECT_DEADLINES * 5.0, abs=0.1)
     assert ranks.world.killed == [ONE]
     assert "can't be connected with rank 0" in (ranks.world.statuses[-1].reason or "")

@@ -10,7 +10,7 @@ from tests.unit.conductor.test_core import GRAPH, PLAN, starts
 from tests.unit.conductor.test_taking_up import take_up
 from walkgraph.conductor.events import Died, FromRank, Parted, ToRank
 from walkgraph.conductor.ranks import Ranks
-from walkgraph.conductor.watchdog import PING_SECONDS
+from walkgraph.conductor.watchdog import FIRST_PINGS, PING_SECONDS
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
@@ -82,7 +82,7 @@ def test_nothing_that_a_rank_says_counts_once_it_was_cut_off(buried: bool) -> No
         m.RankDone(rank=FAR, run=RunId("b"), times=()),
         m.Emit(run=RunId("b"), rank=FAR, name="text", value=m.Small(value=1), iteration=()),
         m.Parted(rank=FAR, peer=NEAR, start=w.workers[NEAR].start),
-        m.Pong(rank=FAR, number=1),
+        m.Pong(rank=FAR, number=1, at=0.0),
     ):
         w.handle(FromRank(FAR, ghost.start, message))
     w.handle(Parted(FAR, ghost.start))
@@ -171,3 +171,29 @@ def test_a_rank_on_another_host_is_pinged_again_and_again(loaded: bool) -> None:
             assert isinstance(command.message, m.Ping)
             pings[command.rank] += 1
     assert pings == {NEAR: int(loaded), FAR: 8}
+
+
+def test_a_rank_on_another_host_is_told_its_clock_once_it_has_loaded() -> None:
+    _, plan = plan_named("synthetic_states")
+    ranks = Ranks(replace(plan, ranks=SPREAD.ranks), Limits())
+    ranks.begin(0.0)
+    for rank in (NEAR, FAR):
+        ranks.spawned(rank, rank + 1, 100, 0.0)
+        ranks.heard(rank, m.Hello(rank=rank, peer=m.Peer(address="", start=rank + 1)), 0.0)
+    assert ranks.heard(NEAR, m.Ready(rank=NEAR, seconds=0.0), 1.0) == []
+    # Its clock is 100 s ahead, and answers take 2 ms.
+    now, commands, told = 1.0, ranks.heard(FAR, m.Ready(rank=FAR, seconds=0.0), 1.0), []
+    while commands:
+        [ping] = commands
+        assert isinstance(ping, ToRank)
+        assert isinstance(ping.message, m.Ping)
+        assert ping.rank == FAR
+        told.append(ping.message.clock)
+        now += 0.002
+        commands = ranks.heard(FAR, m.Pong(rank=FAR, number=ping.message.number, at=now + 100 - 0.001), now)
+    assert [clock is None for clock in told] == [True] + [False] * (FIRST_PINGS - 1)
+    last = told[-1]
+    assert last is not None
+    assert (last.host, last.here(101.0)) == ("there", pytest.approx(1.0, abs=1e-6))
+    # What a rank of this host says of its clock is not asked for.
+    assert ranks.heard(NEAR, m.Pong(rank=NEAR, number=1, at=5.0), now) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
 from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, RankPart, Trace
+from walkgraph.wire.clocks import Alignment
 
 
 class World:
@@ -42,9 +44,17 @@ class World:
         self.keeper = Keeper(Places(devices=("cuda:0", "cpu")), **bounds)
         self.numbers: dict[str, int] = {}
 
-    def tell(self, source: str, *told: e.Any, now: float, missing: int = 0, nbytes: int = 100) -> None:
+    def tell(
+        self,
+        source: str,
+        *told: e.Any,
+        now: float,
+        missing: int = 0,
+        nbytes: int = 100,
+        clock: Alignment | None = None,
+    ) -> None:
         first = self.numbers.get(source, 0) + missing
-        self.keeper.take(packet(source, first, *told), nbytes, now)
+        self.keeper.take(msgspec.structs.replace(packet(source, first, *told), clock=clock), nbytes, now)
         self.numbers[source] = first + len(told)
 
     def trace(self, run: RunId, now: float = 100.0) -> Trace:

@@ -146,7 +146,7 @@ def test_posted_values_are_told_with_their_bytes(tmp_path: Path) -> None:
     try:
         with streams(tmp_path) as (writer, [reader]):
             links.tell(writer)
-            dealer.send(codec.encode(m.Pong(rank=rank, number=0)))
+            dealer.send(codec.encode(m.Pong(rank=rank, number=0, at=0.0)))
             desk.recv_multipart()
             value = sender.moved(run, values.pack(data))
             piece = m.TaskPiece(run=run, rank=rank, step=0, use=0, iteration=(), output="x", value=value)

@@ -47,9 +47,9 @@ def network(tmp_path: Path) -> Iterator[Network]:
         carrier, other = (Carrier(rank, {"shm": 1 << 16}) for rank in (ME, PEER))
         mine = sockets.pull(ours, sockets.address(tmp_path, "rank0.1"))
         links = Links(ME, 1, conductor, mine, lambda _, peer: sockets.push(ours, f"tcp://{HERE}:{peer.port}"), carrier)
-        links.conductor.send(m.Pong(rank=ME, number=0))
+        links.conductor.send(m.Pong(rank=ME, number=0, at=0.0))
         made = Network(links, desk, inbox)
-        assert made.heard() == [m.Pong(rank=ME, number=0)]
+        assert made.heard() == [m.Pong(rank=ME, number=0, at=0.0)]
         links.set_peers({PEER: other.peer("", 7, port)})
         while not inbox.poll(10):
             links.flush()

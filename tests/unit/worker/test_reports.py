@@ -50,9 +50,9 @@ def test_what_was_told_since_the_last_flush_is_one_frame(pair: Pair) -> None:
     flushed(told)
     heard: list[Any] = codec.from_worker.decode_all(conductor.recv())
     assert [(one.iteration, one.value.value) for one in heard] == [((number,), number) for number in range(5)]
-    told.send(m.Pong(rank=Rank(0), number=1))
+    told.send(m.Pong(rank=Rank(0), number=1, at=0.0))
     told.flush()
-    assert codec.from_worker.decode_all(conductor.recv()) == [m.Pong(rank=Rank(0), number=1)]
+    assert codec.from_worker.decode_all(conductor.recv()) == [m.Pong(rank=Rank(0), number=1, at=0.0)]
 
 
 def test_what_can_not_travel_is_told_and_the_rest_goes(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

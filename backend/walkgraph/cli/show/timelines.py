@@ -33,6 +33,9 @@ def heading(trace: Trace) -> list[str]:
         parts.append(f"{trace.lost} events lost")
     if trace.cut:
         parts.append("its older part is not kept")
+    parts += [f"times of host {clock.host}: +-{clock.error} us" for clock in trace.clocks]
+    if trace.early:
+        parts.append(f"{trace.early} values came before they were sent: clocks were set meanwhile")
     return [
         f"{trace.run}  {trace.task} on {trace.deployment}: {state}, {duration(trace.seconds)}",
         f"{phases(trace)}; {', '.join(parts)}",

@@ -1,5 +1,6 @@
 """Receives the deployments' telemetry on one socket and hands it to sinks."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -44,7 +45,7 @@ class ToHub:
         first = packet.first
         for part in _parts(packet.events, -(-nbytes // FRAME_BYTES)):
             frame = {"source": source, "first": first, "dropped": packet.dropped, "wall": packet.wall, "events": part}
-            self._hub.publish(deployment, {"type": "events", **frame})
+            self._hub.publish(deployment, {"type": "events", **frame, "clock": packet.clock})
             first += len(part)
 
 
@@ -80,7 +81,7 @@ class Collector:
             return
         found = resolve(packet.deployment)
         if found is not None:
-            self._hand_over(packet, *found, len(frame), sinks)
+            self._hand_over(_dated(packet), *found, len(frame), sinks)
 
     def _hand_over(
         self, packet: events.Packet, deployment: str, version: str, nbytes: int, sinks: tuple[Sink, ...]
@@ -93,6 +94,13 @@ class Collector:
                 self.rejected += 1
                 if self.rejected == 1:
                     _log.error("packet not taken", sink=type(sink).__name__, exc_info=error)
+
+
+def _dated(packet: events.Packet) -> events.Packet:
+    """A packet dated by this host's calendar: that of another host may be seconds off."""
+    if packet.clock is None:
+        return packet
+    return msgspec.structs.replace(packet, wall=time.time() - time.monotonic())
 
 
 def _parts(told: tuple[events.Any, ...], count: int) -> Iterator[tuple[events.Any, ...]]:

@@ -80,6 +80,8 @@ class _Writer:
             attributes["error.type"] = trace.error
         if trace.lost:
             attributes["walkgraph.lost_events"] = trace.lost
+        if trace.early:
+            attributes["walkgraph.early_transfers"] = trace.early
         if left_out:
             attributes["walkgraph.spans_left_out"] = left_out
         span = self._span(f"invoke_workflow {trace.task}", self._own.span, (0, round(trace.seconds * 1e6)), attributes)
@@ -149,6 +151,7 @@ class _Writer:
             attributes["walkgraph.use"] = names[blocks.use[first]]
         if lane.rank < len(devices):
             attributes["walkgraph.device"] = devices[lane.rank]
+        attributes |= self._clock(lane.rank)
         if lane.loop:
             attributes["walkgraph.loop.nodes"] = ",".join(lane.nodes)
         parent = self._step_id(blocks.walk[first], blocks.step[first])
@@ -173,12 +176,21 @@ class _Writer:
                 "walkgraph.count": hops.count[row],
                 "walkgraph.bytes": hops.nbytes[row],
                 "walkgraph.iteration": ",".join(map(str, hops.key[row])),
+                **self._clock(hops.source[row], hops.target[row]),
             }
             parent = self._step_id(hops.walk[row], hops.step[row]) if hops.step[row] >= 0 else None
             id_ = traceparent.span_id("hop", self._trace.run, row)
             ends = (hops.sent[row], hops.arrived[row])
             found.append(self._below(f"transfer {names[hops.edge[row]]}", id_, ends, attributes, parent))
         return found, len(hops.sent) - len(found)
+
+    def _clock(self, *ranks: int) -> dict[str, Scalar]:
+        """The hosts of ranks that aren't the service's, and the bound of what is wrong with their times."""
+        hosts = [host for host in dict.fromkeys(map(self._trace.host_of, ranks)) if host]
+        if not hosts:
+            return {}
+        error = self._trace.error_of(*ranks) / 1e6
+        return {"walkgraph.host": ",".join(hosts), "walkgraph.clock_error_seconds": error}
 
     # ── spans ───────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """A trace as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
 
-    process   the run: its phases, and the Walk steps below; then one of each rank, named with its device
+    process   the run: its phases, and the Walk steps below; then one of each rank, named with its device, and if it is
+              not the service's with its host; a label says how many microseconds its times may be off
     thread    of a rank: `host` (what its process prepares), `device` (the batches that it takes part in, for itself or
               as a shard), one a lane with Walk step > call, launch or folded calls, `sends` and `receives`. What
               overlaps goes to a thread of its own, so that slices of a thread nest or are apart
@@ -46,6 +47,8 @@ def encode(trace: Trace) -> bytes:
         "level": trace.level,
         "began": trace.wall,
         "lost_events": trace.lost,
+        "clocks": trace.clocks,
+        "early_hops": trace.early,
     }
     file, encoder = bytearray(b'{"traceEvents":['), msgspec.json.Encoder()
 
@@ -54,7 +57,7 @@ def encode(trace: Trace) -> bytes:
         file.extend(encoder.encode(event))
         file.extend(b",\n")
 
-    _Writer(trace, _Timeline(trace.devices, take)).write()
+    _Writer(trace, _Timeline(trace, take)).write()
     # A run's process always has a name.
     del file[-2:]
     file.extend(b'],"displayTimeUnit":"ms","otherData":' + encoder.encode(about) + b"}")
@@ -64,16 +67,16 @@ def encode(trace: Trace) -> bytes:
 def events(trace: Trace) -> list[Event]:
     """All events; in a thread, an enclosing slice precedes the slices inside."""
     found: list[Event] = []
-    _Writer(trace, _Timeline(trace.devices, found.append)).write()
+    _Writer(trace, _Timeline(trace, found.append)).write()
     return found
 
 
 class _Timeline:
     """The events of a file, with processes and threads that are created and named at their first use."""
 
-    def __init__(self, devices: Sequence[str], take: Callable[[Event], None]) -> None:
-        """`devices`: by rank."""
-        self._devices, self._take = devices, take
+    def __init__(self, trace: Trace, take: Callable[[Event], None]) -> None:
+        """`trace`: its ranks are named."""
+        self._ranks, self._take = trace, take
         self._threads: dict[tuple[int, str], int] = {}
         self._processes: dict[int, str] = {}
         self._flows = 0
@@ -81,8 +84,11 @@ class _Timeline:
     def process(self, rank: int) -> int:
         pid = RANKS_FROM + rank
         if pid not in self._processes:
-            device = f" ({self._devices[rank]})" if rank < len(self._devices) else ""
-            self.name_process(pid, f"rank {rank}{device}")
+            trace, host = self._ranks, self._ranks.host_of(rank)
+            where = [*trace.devices[rank : rank + 1], *([f"host {host}"] if host else [])]
+            self.name_process(pid, f"rank {rank}" + (f" ({', '.join(where)})" if where else ""))
+            if error := trace.error_of(rank):
+                self._meta("process_labels", pid, 0, {"labels": f"times may be {error} us off"})
         return pid
 
     def name_process(self, pid: int, name: str) -> None:

@@ -15,6 +15,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
+from walkgraph.wire.clocks import HostClock
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.observe.aggregates import Aggregates
@@ -78,6 +79,11 @@ class WorkTelemetry:
         self._emitter.set_level(level)
         self._level = self._emitter.level
         self._engine.time_steps(on=self._level != "off")
+
+    def tell(self, clock: HostClock | None) -> None:
+        """Take the clock of this host, if it is not the service's."""
+        if clock is not None:
+            self._emitter.tell(clock)
 
     def received(self, run: RunId) -> None:
         """Note that the message which starts a run was read."""

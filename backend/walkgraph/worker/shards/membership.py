@@ -110,4 +110,5 @@ def _answer(links: Links, rank: Rank) -> None:
     """Answer pings. Whatever else comes to a loaded rank comes to the first shard too, which tells it in its place."""
     for _, message in links.from_conductor.drain():
         if isinstance(message, m.Ping):
-            links.from_conductor.socket.send(codec.encode(m.Pong(rank=rank, number=message.number)))
+            pong = m.Pong(rank=rank, number=message.number, at=time.monotonic())
+            links.from_conductor.socket.send(codec.encode(pong))

@@ -186,7 +186,7 @@ export interface Choose {
    */
   otherwise?: Item[];
   /**
-   * Where it doesn't hold, no branch is taken.
+   * If it doesn't hold, no branch is taken.
    */
   when?: string | null;
 }

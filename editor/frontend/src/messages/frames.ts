@@ -372,6 +372,8 @@ export interface EventsFrame {
   /** Added to the events' times, this gives seconds since 1970. */
   wall: number;
   events: TelemetryEvent[];
+  /** How times of another host were changed into the service's; null for ranks beside the service. */
+  clock?: { host: string; offset: number; error: number } | null;
 }
 
 export type DeploymentFrame = { type: "deployment"; deployment: string; seq?: number } & DeploymentShown;

@@ -43,6 +43,12 @@ export const trace = {
   lost: (lost: number) => `${lost} lost`,
   theRunHasMoreBlocks: "The run has more blocks than are kept; the oldest are missing",
   cut: "cut",
+  timesOfHost: (host: string, error: string) => `times of host ${host}: ±${error}`,
+  itsClockWasMeasured:
+    "Its clock was measured by round trips: times of its ranks are those of the service's clock, and off by no more than this",
+  early: (count: number) => (count === 1 ? "1 value came too early" : `${count} values came too early`),
+  moreThanTheBounds:
+    "By these times values came before they were sent: a clock was set during the run, so times are off by more than is said",
   details: "Details",
   whySlow: "Why slow",
   nodes: "Nodes",

@@ -16,6 +16,7 @@ import { GanttPane, SpanWords } from "./picture/GanttPane";
 import type { Piece } from "./picture/paint";
 import { CalledPanel, EndsPanel, KeptPanel, LanePanel, NodesPanel, PlaybackPanel, WhyPanel } from "./panels";
 import { BlockPanel } from "./BlockPanel";
+import { Clocks } from "./Clocks";
 import { ProfilePanel } from "./ProfilePanel";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
@@ -288,6 +289,7 @@ function Head({ shown: { trace } }: { shown: Shown }) {
           {strings.trace.cut}
         </Badge>
       )}
+      <Clocks trace={trace} />
     </div>
   );
 }

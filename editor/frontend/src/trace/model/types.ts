@@ -140,6 +140,15 @@ export interface PassesShown {
   passes: number[][];
 }
 
+/** Times of another host, changed into the service's. */
+export interface ClockErrorShown {
+  host: string;
+  /** Seconds that were added. */
+  offset: number;
+  /** The most microseconds by which its times may be wrong. */
+  error: number;
+}
+
 export interface TraceShown {
   run: string;
   deployment: string;
@@ -153,6 +162,10 @@ export interface TraceShown {
   error: string | null;
   /** By rank: `cuda:0`; empty where they are not known. */
   devices: string[];
+  /** Host of each rank; empty for the service's own. Traces of earlier versions have none. */
+  hosts?: string[];
+  /** Those of the other hosts that took part. */
+  clocks?: ClockErrorShown[];
   names: string[];
   lanes: LaneShown[];
   blocks: BlocksShown;
@@ -174,6 +187,8 @@ export interface TraceShown {
   /** Events that were dropped while it ran. */
   lost: number;
   cut: boolean;
+  /** Values that came before they were sent, by more than the clocks' bounds. */
+  early?: number;
 }
 
 /** `GET /deployments/{id}/traces`, newest first. */
