@@ -57,6 +57,8 @@ def _traced(client: Client, deployment: str) -> dict[str, Any]:
     frames, began = _Frames(client, deployment), time.time()
     run = client.start_run(deployment, "ferry", FERRY)["id"]
     frames.over(run)
+    if not any(map(_far_work, frames.seen)):
+        frames.until(_far_work)
     return {
         "trace": client.trace(run),
         "why": client.why(run),
@@ -86,18 +88,18 @@ def _held(client: Client, deployment: str) -> dict[str, Any]:
     paused = frames.until(
         lambda frame: frame["type"] == "paused" and any(call["use"] == "unload" for call in frame["held"])
     )
+    shown = next((frame for frame in frames.seen if _inputs(frame)), None) or frames.until(_inputs)
     call = next(call for call in paused["held"] if call["use"] == "unload")
     client.remove_breakpoint(deployment, stop)
     client.steer(run, "step", call)
     stepped = frames.until(lambda frame: frame["type"] == "paused" and call not in frame["held"])
     client.steer(run, "resume")
     frames.over(run)
-    samples = [sample for frame in frames.seen for sample in _events(frame, "sample") if sample["why"] == "held"]
     return {
         "stop": stop,
         "paused": paused,
         "stepped": stepped["held"],
-        "inputs": [sample for sample in samples if sample["source"] == "load.items"],
+        "input": _inputs(shown)[0],
         "outputs": client.result(run)["outputs"],
         "free": client.run(deployment, "ferry", FERRY)["outputs"],
     }
@@ -113,12 +115,22 @@ def _replayed(client: Client, deployment: str) -> dict[str, Any]:
     return {"differences": client.differences(first, again), "seconds": client.trace(again)["seconds"]}
 
 
+def _far_work(frame: dict[str, Any]) -> bool:
+    """True for work of the rank on the other host."""
+    return any(event["rank"] == 1 for event in _events(frame, "forward"))
+
+
 def _over(frame: dict[str, Any], run: str) -> bool:
     return frame["type"] == "run" and frame["run"] == run
 
 
 def _samples(frame: dict[str, Any], tap: str) -> list[dict[str, Any]]:
     return [sample for sample in _events(frame, "sample") if sample["tap"] == tap]
+
+
+def _inputs(frame: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a call on the other host is held with."""
+    return [one for one in _events(frame, "sample") if (one["why"], one["source"]) == ("held", "unload.items")]
 
 
 def _events(frame: dict[str, Any], kind: str) -> list[dict[str, Any]]:

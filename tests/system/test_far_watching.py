@@ -98,8 +98,7 @@ def test_a_breakpoint_stops_a_far_rank(there: tuple[Host, Seen]) -> None:
     assert seen["paused"]["breakpoint"] == seen["stop"]
     assert (call["rank"], call["walk"], call["iteration"]) == (FAR, "ferry", [2])
     assert call not in seen["stepped"]
-    assert seen["inputs"]
-    assert seen["inputs"][0]["statistics"]["count"] == 4096
+    assert (seen["input"]["rank"], seen["input"]["statistics"]["count"]) == (FAR, 4096)
     assert seen["outputs"] == seen["free"]
 
 

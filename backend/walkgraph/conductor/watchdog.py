@@ -14,7 +14,9 @@ PING_SECONDS = 0.5
 """A loaded worker that was silent for so long is pinged. One on another host is pinged every so often, even while it
 loads: only a message that can't be sent shows that the connection is lost, and the answers tell the host's clock."""
 FIRST_PINGS = 8
-"""So often is a worker on another host pinged at once after it has loaded, until its host's clock is known well."""
+"""Pings of a worker on another host that follow each other once it has loaded, so that its host's clock is known."""
+NEXT_PINGS = 3
+"""Such pings from then on, each time: those after the first one find both processes awake, and take less time."""
 CONNECT = "connect"
 """Phase of a worker that has loaded and isn't ready yet."""
 CONNECT_DEADLINES = 3
@@ -51,8 +53,8 @@ class RankRecord:
     """Time of the first unanswered ping."""
     pinged: float = 0.0
     """Time of the last ping."""
-    answered: int = 0
-    """Pings that were answered since it had loaded."""
+    pings_left: int = 0
+    """Pings that each follow an answer at once."""
     retry: float | None = None
     """Time of its next start."""
     deaths: list[float] = field(default_factory=list[float])
@@ -85,7 +87,7 @@ class RankRecord:
         """Forgets what it had loaded and whom it had reached, as it is lost."""
         self.peer, self.asked = None, None
         self.state, self.phase, self.fraction = "lost", "", 0.0
-        self.loaded, self.connected, self.answered = None, {}, 0
+        self.loaded, self.connected, self.pings_left = None, {}, 0
 
     def kill(self) -> Command:
         self.killed = True
@@ -122,19 +124,23 @@ class Watchdog:
             worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
             yield worker.kill()
         elif now >= self._ping_time(worker):
+            worker.pings_left = max(worker.pings_left, NEXT_PINGS - 1)
             yield self._ping(worker, now)
 
     def loaded(self, worker: RankRecord, now: float) -> list[Command]:
         """Pings a worker on another host that has loaded."""
+        worker.pings_left = FIRST_PINGS - 1
         return [self._ping(worker, now)] if worker.host else []
 
     def answered(self, worker: RankRecord, pong: m.Pong, now: float) -> list[Command]:
-        """Takes the clock of another host from a worker's answer, and pings on until it is known well."""
+        """Takes the clock of another host from a worker's answer, and pings on if that is due."""
         if not worker.host or worker.loaded is None:
             return []
         self._clocks.answered(pong.number, pong.at, now)
-        worker.answered += 1
-        return [self._ping(worker, now)] if worker.answered < FIRST_PINGS else []
+        if not worker.pings_left:
+            return []
+        worker.pings_left -= 1
+        return [self._ping(worker, now)]
 
     def _ping(self, worker: RankRecord, now: float) -> Command:
         worker.pinged = now

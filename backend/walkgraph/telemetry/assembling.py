@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.keeping import BEFORE_SECONDS, Draft
+from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import (
     CALL,
     FOLDED,
@@ -24,7 +25,7 @@ from walkgraph.telemetry.trace import (
     Shards,
     Trace,
 )
-from walkgraph.wire.clocks import Alignment
+from walkgraph.wire.processes.host_clocks import Alignment
 from walkgraph.wire.watching import Level
 
 MATES = 4
@@ -46,7 +47,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
     found = _Assembly(draft)
     taken = 0
     for heard in draft.heard:
-        found.aligned(heard.clock)
+        found.clocks.heard(heard.clock)
         for event in heard.events:
             handle = _HANDLERS.get(type(event))
             if handle is not None:
@@ -77,7 +78,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         devices=draft.places.devices,
         serving=draft.places.serving,
         hosts=draft.places.hosts,
-        clocks=found.clocks_of(ranks),
+        clocks=found.clocks.of(ranks),
         lanes=lanes,
         blocks=_table(Blocks, shown),
         shards=_table(Shards, _shards_of(found, shown, lanes)),
@@ -99,6 +100,35 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
     )
 
 
+class _Clocks:
+    """How wrong the times of other hosts may be."""
+
+    def __init__(self, places: Places) -> None:
+        self._hosts = places.hosts
+        self._worst: dict[str, Alignment] = {}
+        """Other host -> the worst alignment of its packets."""
+
+    def heard(self, clock: Alignment | None) -> None:
+        """Note how the times of a packet were changed."""
+        if clock is not None and ((worst := self._worst.get(clock.host)) is None or worst.error < clock.error):
+            self._worst[clock.host] = clock
+
+    def of(self, ranks: Iterable[int]) -> tuple[ClockError, ...]:
+        """The clocks of these ranks' hosts."""
+        found = (self._worst.get(self._host(rank)) for rank in sorted(ranks))
+        used = dict.fromkeys(clock for clock in found if clock is not None)
+        return tuple(ClockError(host=one.host, offset=one.offset, error=ceil(one.error * 1e6)) for one in used)
+
+    def error(self, source: int, target: int) -> int | None:
+        """The most microseconds by which times of ranks of two hosts may be wrong with one another; None on one."""
+        hosts = {self._host(source), self._host(target)}
+        errors = (self._worst[one].error for one in hosts & self._worst.keys())
+        return sum(ceil(error * 1e6) for error in errors) if len(hosts) > 1 else None
+
+    def _host(self, rank: int) -> str:
+        return self._hosts[rank] if rank < len(self._hosts) else ""
+
+
 class _Assembly:
     def __init__(self, draft: Draft) -> None:
         self.run, self.places = draft.run, draft.places
@@ -118,8 +148,7 @@ class _Assembly:
         self.parts: list[RankPart] = []
         self.early = 0
         """Hops that arrived before they were sent, whatever the clocks' errors."""
-        self._clocks: dict[str, Alignment] = {}
-        """Other host -> the worst alignment of its packets."""
+        self.clocks = _Clocks(draft.places)
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
@@ -129,29 +158,6 @@ class _Assembly:
         """Open loop -> its blocks so far, without a lane yet."""
         self._passed: dict[Row, tuple[int, int]] = {}
         """Open loop -> (time, iterations done) of its last event."""
-
-    # ── clocks ──────────────────────────────────────────────────────────────────────────────────
-
-    def aligned(self, clock: Alignment | None) -> None:
-        """Note how the times of a packet were changed."""
-        if clock is not None and ((worst := self._clocks.get(clock.host)) is None or worst.error < clock.error):
-            self._clocks[clock.host] = clock
-
-    def clocks_of(self, ranks: Iterable[int]) -> tuple[ClockError, ...]:
-        """The clocks of these ranks' hosts."""
-        found = (self._clocks.get(self._host(rank)) for rank in sorted(ranks))
-        used = dict.fromkeys(clock for clock in found if clock is not None)
-        return tuple(ClockError(host=one.host, offset=one.offset, error=ceil(one.error * 1e6)) for one in used)
-
-    def _host(self, rank: int) -> str:
-        return self.places.hosts[rank] if rank < len(self.places.hosts) else ""
-
-    def _error(self, source: int, target: int) -> int | None:
-        """The most microseconds by which times of ranks of two hosts may be wrong with one another; None on one."""
-        hosts = {self._host(source), self._host(target)}
-        return (
-            sum(ceil(self._clocks[one].error * 1e6) for one in hosts & self._clocks.keys()) if len(hosts) > 1 else None
-        )
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────
 
@@ -337,7 +343,7 @@ class _Assembly:
         for key, hop in zip(self._keys, self.hops, strict=True):
             times, sent = waiting.get(key), hop[-1]
             at = times.pop() if times else None
-            if at is not None and (error := self._error(*hop[:2])) is not None:
+            if at is not None and (error := self.clocks.error(*hop[:2])) is not None:
                 self.early += at < sent - error
             yield (*hop, -1 if at is None else max(at, sent))
 

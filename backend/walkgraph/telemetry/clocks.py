@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from walkgraph.telemetry import events as e
-from walkgraph.wire.clocks import Alignment, HostClock
+from walkgraph.wire.processes.host_clocks import Alignment, HostClock
 
 SLOT_SECONDS = 4.0
 """Of the round trips in such a time, the shortest is kept."""

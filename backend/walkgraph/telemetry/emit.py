@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.clocks import EventClock, OwnClock
-from walkgraph.wire.clocks import Alignment, HostClock
+from walkgraph.wire.processes.host_clocks import Alignment, HostClock
 from walkgraph.wire.watching import Level
 
 CAPACITY = 4096

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.wire.clocks import Alignment
+from walkgraph.wire.processes.host_clocks import Alignment
 
 MAX_BYTES = 1024 * 1024
 """Bytes of the largest packet."""

@@ -18,7 +18,7 @@ from walkgraph.ids import RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import LoopReason, Played, Served
-from walkgraph.wire.clocks import Alignment
+from walkgraph.wire.processes.host_clocks import Alignment
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 32 * 1024 * 1024

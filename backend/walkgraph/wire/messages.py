@@ -24,8 +24,8 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.selection import Selection
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
-from walkgraph.wire.clocks import Ping, Pong
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
+from walkgraph.wire.processes.host_clocks import Ping, Pong
 from walkgraph.wire.questions import AskQueue, AskSessions, QueueTold, SessionsTold
 from walkgraph.wire.spanning import BetweenParts, PartTaken, StatePart
 from walkgraph.wire.spec import RankStatus, Status, TakenUp, TakeUp

@@ -165,6 +165,8 @@ class WorkerLoop:
                 self._set_peers(message.peers)
             case m.Ping():
                 self._links.conductor.send(m.Pong(rank=self._rank, number=message.number, at=self._clock()))
+                # At once: the clock is known the better, the sooner the answer is there.
+                self._links.conductor.flush()
                 self._links.reach_again()
                 self._telemetry.tell(message.clock)
             case m.Probe():

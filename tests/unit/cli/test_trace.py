@@ -22,7 +22,7 @@ from walkgraph.cli.show import timelines
 from walkgraph.cli.show.following import WINDOW, Board
 from walkgraph.client import Client, Unreachable
 from walkgraph.telemetry.sinks import otlp, perfetto
-from walkgraph.telemetry.trace import FOLDED, Blocks, Lane, Trace
+from walkgraph.telemetry.trace import FOLDED, Blocks, ClockError, Lane, Trace
 
 RUN = traces.RUN
 TRACE = traces.trace(3, ranks=2)
@@ -329,3 +329,10 @@ def test_on_a_terminal_one_picture_is_drawn_anew(
     shown = capsys.readouterr().out
     assert shown.count("shapes: ready, 0 runs") >= 2
     assert "[red]\\x1b[31m" in shown
+
+
+def test_the_heading_says_how_wrong_the_times_of_other_hosts_may_be() -> None:
+    clock = ClockError(host="b", offset=5.0, error=40)
+    _, line = timelines.heading(traces.trace(1, hosts=("", "b"), clocks=(clock,)))
+    assert line.endswith("times of host b: +-40 us")
+    assert "2 values came before they were sent" in timelines.heading(traces.trace(1, early=2))[1]

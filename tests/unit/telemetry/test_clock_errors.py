@@ -10,7 +10,7 @@ from walkgraph.ids import Rank
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import ClockError, Trace
-from walkgraph.wire.clocks import Alignment
+from walkgraph.wire.processes.host_clocks import Alignment
 
 
 def apart(*, arrived: float, error: float = 40e-6, hosts: tuple[str, ...] = ("", "b")) -> Trace:

@@ -25,7 +25,7 @@ from walkgraph.telemetry.clocks import (
     moved,
 )
 from walkgraph.telemetry.emit import CAPACITY, Buffered
-from walkgraph.wire.clocks import Alignment, HostClock
+from walkgraph.wire.processes.host_clocks import Alignment, HostClock
 
 MICRO = 1e-6
 PING = 0.5

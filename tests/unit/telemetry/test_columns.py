@@ -17,6 +17,7 @@ from walkgraph.telemetry.trace import (
     CALL,
     LAUNCH,
     Blocks,
+    ClockError,
     Counters,
     Hops,
     KeptCall,
@@ -70,6 +71,9 @@ TRACES = st.builds(
     loops=st.just((LoopEnd(rank=0, walk="w", loop="l", iteration=(1,), iterations=2, reason="stop", at=3),)),
     ends=st.just((LoopReason(walk="w", loop="l", iterations=2, reason="derailed"),)),
     kept=st.just((KeptCall(rank=0, walk="w", node="n", use="u", step=1, iteration=(1,), at=3),)),
+    hosts=st.just(("", "b")),
+    clocks=st.just((ClockError(host="b", offset=-0.5, error=40),)),
+    early=st.integers(0, 3),
     lost=st.integers(0, 5),
     cut=st.booleans(),
 )

@@ -34,7 +34,7 @@ from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
 from walkgraph.telemetry.keeping import LATE_SECONDS, Keeper
 from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import CALL, FOLDED, LAUNCH, RankPart, Trace
-from walkgraph.wire.clocks import Alignment
+from walkgraph.wire.processes.host_clocks import Alignment
 
 
 class World:

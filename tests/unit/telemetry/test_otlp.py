@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.support import traces
 from walkgraph.telemetry import traceparent
 from walkgraph.telemetry.sinks import otlp
-from walkgraph.telemetry.trace import Trace
+from walkgraph.telemetry.trace import ClockError, Trace
 
 
 def parsed(trace: Trace) -> list[Span]:
@@ -106,3 +106,20 @@ def test_very_many_calls_are_told_together(monkeypatch: pytest.MonkeyPatch, limi
         assert sum(found["walkgraph.calls"] for found in named) == sum(trace.blocks.count)
         busy = sum(found["walkgraph.busy_seconds"] for found in named)
         assert busy == pytest.approx(sum(trace.blocks.busy) / 1e6)
+
+
+def test_spans_of_other_hosts_say_how_wrong_their_times_may_be() -> None:
+    clocks = ClockError(host="b", offset=5.0, error=40), ClockError(host="c", offset=-1.0, error=70)
+    trace = traces.trace(1, hosts=("", "b", "c"), clocks=clocks, early=3)
+    root, *spans = map(values, parsed(trace))
+    assert root["walkgraph.early_transfers"] == 3
+    hosts = {0: None, 1: ("b", 4e-5), 2: ("c", 7e-5)}
+    nodes = [span for span in spans if "walkgraph.node" in span]
+    assert {span["walkgraph.rank"] for span in nodes} == {0, 1, 2}
+    for span in nodes:
+        found = span.get("walkgraph.host"), span.get("walkgraph.clock_error_seconds")
+        assert found == (hosts[span["walkgraph.rank"]] or (None, None))
+    ends = [(span.get("walkgraph.source_rank"), span.get("walkgraph.target_rank")) for span in spans]
+    between = [span for span, pair in zip(spans, ends, strict=True) if {*pair} == {1, 2}]
+    assert between
+    assert {span["walkgraph.clock_error_seconds"] for span in between} == {1.1e-4}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support import traces
 from tests.support.chrome import Event, faults
 from walkgraph.telemetry.sinks import perfetto
-from walkgraph.telemetry.trace import Blocks, Counters, Hops, Lane, Shards, Trace
+from walkgraph.telemetry.trace import Blocks, ClockError, Counters, Hops, Lane, Shards, Trace
 from walkgraph.telemetry.tracks import spread
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda p: (p[0], p[0] + p[1])), max_size=30)
@@ -82,6 +82,20 @@ def test_parts_of_shards_are_on_their_own_devices(seed: int) -> None:
     assert [e["pid"] - perfetto.RANKS_FROM for e in drawn] == list(others)
     assert sorted(e["args"]["number"] for e in drawn) == sorted(shards.number)
     assert blocks_of(events, trace) == blocks_of(perfetto.events(trace), trace), "work is drawn once"
+
+
+def test_ranks_on_other_hosts_are_named_and_labelled() -> None:
+    clock = ClockError(host="b", offset=5.0, error=40)
+    trace = traces.trace(2, ranks=2, hosts=("", "b"), clocks=(clock,))
+    events = perfetto.events(trace)
+    assert faults(events) == []
+    args = {(event["name"], event["pid"]): event["args"] for event in events if event["ph"] == "M"}
+    assert args["process_name", 2] == {"name": "rank 0 (cuda:0)"}
+    assert args["process_name", 3] == {"name": "rank 1 (cuda:1, host b)"}
+    assert args["process_labels", 3] == {"labels": "times may be 40 us off"}
+    assert ("process_labels", 2) not in args
+    other = json.loads(perfetto.encode(trace))["otherData"]
+    assert (other["clocks"], other["early_hops"]) == ([{"host": "b", "offset": 5.0, "error": 40}], 0)
 
 
 def test_what_the_checker_finds() -> None:

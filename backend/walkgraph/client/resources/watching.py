@@ -57,7 +57,8 @@ class WatchCalls:
 
     @described
     def trace(self, run: str) -> Call[dict[str, Any]]:
-        """The trace of a run: what it did, when and on which rank; also while it goes on."""
+        """The trace of a run: what it did, when and on which rank; also while it goes on. `clocks`: the most
+        microseconds by which times of each other host may be wrong."""
         return get(_TRACE, run=run)
 
     @described

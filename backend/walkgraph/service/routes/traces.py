@@ -38,8 +38,9 @@ async def trace(
     format: Literal["json", "perfetto", "otlp"] = "json",  # noqa: A002
 ) -> Response:
     """The trace by columns, as `telemetry.trace.Trace` defines them; so far, if the run is unfinished. A run without
-    telemetry has an empty trace of level `off` while it can be followed. `perfetto` (for ui.perfetto.dev) and `otlp`
-    (the body of an OpenTelemetry export) are sent as files."""
+    telemetry has an empty trace of level `off` while it can be followed. Times of other hosts are changed into those of
+    the service's; `clocks` has the bound of their error for each host, in microseconds. `perfetto` (for
+    ui.perfetto.dev) and `otlp` (the body of an OpenTelemetry export) are sent as files."""
     found = await services.traces.trace(run)
     data = await anyio.to_thread.run_sync(_ENCODE[format], found)
     name = f"{run}.{format}.json"

@@ -15,7 +15,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
-from walkgraph.wire.clocks import HostClock
+from walkgraph.wire.processes.host_clocks import HostClock
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.observe.aggregates import Aggregates

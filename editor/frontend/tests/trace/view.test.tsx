@@ -13,6 +13,7 @@ import {
   WhyPanel,
 } from "../../src/trace/panels";
 import { BlockPanel } from "../../src/trace/BlockPanel";
+import { Clocks } from "../../src/trace/Clocks";
 import { ProfilePanel } from "../../src/trace/ProfilePanel";
 import type { ProfileShown } from "../../src/trace/model/types";
 import { modelOf } from "../../src/trace/model/whole";
@@ -217,4 +218,12 @@ it("nodes are told of one run, of two, and of all that are kept", () => {
   show(view(new Model()));
   expect(captions()).toEqual(["The second run against the first, largest change first"]);
   expect(host.querySelector(".less")?.textContent).toBe("−800 µs");
+});
+
+it("says how wrong the times of other hosts may be", () => {
+  show(<Clocks trace={trace()} />);
+  expect(host.textContent).toBe("");
+  show(<Clocks trace={trace({ clocks: [{ host: "b", offset: 5, error: 40 }], early: 2 })} />);
+  expect(host.textContent).toContain("times of host b: ±40 µs");
+  expect(host.textContent).toContain("2 values came too early");
 });
