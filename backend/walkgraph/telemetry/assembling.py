@@ -47,7 +47,8 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
     found = _Assembly(draft)
     taken = 0
     for heard in draft.heard:
-        found.clocks.heard(heard.clock)
+        if heard.at >= draft.began:
+            found.clocks.heard(heard.clock)
         for event in heard.events:
             handle = _HANDLERS.get(type(event))
             if handle is not None:

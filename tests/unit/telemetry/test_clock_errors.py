@@ -23,6 +23,8 @@ def apart(*, arrived: float, error: float = 40e-6, hosts: tuple[str, ...] = ("",
     )  # fmt: skip
     came = e.Arrival(run=A, rank=Rank(1), edge=0, stream=False, step=0, key=(), at=arrived)
     world.tell("rank 0.1", sent, now=11.5)
+    # What came before the run says nothing of its times.
+    world.tell("rank 1.1", gauge(1, 9.8), now=9.9, clock=Alignment("b", 5.0, 1.0))
     for worst in (error / 2, error, error / 4):
         clock = Alignment("b", 5.0, worst)
         world.tell("rank 1.1", *([came] if worst == error else [gauge(1, 11.1)]), now=11.5, clock=clock)
