@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.support.deployment import ROOT
 from tests.unit.service.conftest import serving
 from tests.unit.service.fakes import FakeFleet
 from walkgraph.placement.hardware import Hardware, find_hardware
@@ -95,6 +98,46 @@ async def test_a_state_that_changes_host_says_how_long_it_takes(settings: Settin
     [copy, *_] = [copy for copy in plan["copies"] if copy["bytes"]]
     assert copy["seconds"] == 0.001 + copy["bytes"] / 1e9
     assert {copy["seconds"] for copy in near["copies"]} == {None}
+
+
+async def test_a_simulated_request_says_what_goes_between_hosts(settings: Settings) -> None:
+    document = json.loads((ROOT / "placements" / "synthetic_loops_two_ranks.json").read_text())
+    document["groups"][1]["host"] = "far"
+    body = {"graph": "synthetic_loops", "task": "ferry", "params": {"times": 4}}
+    async with serving(settings, FakeFleet(), Cluster("far")) as service:
+
+        async def simulated(**more: Any) -> dict[str, Any]:
+            return (await service.http.post("/api/v1/graphs/simulate", json={**body, **more})).json()
+
+        sizes = {"/walks/ferry/edges/0": 4_000_000}
+        found = await simulated(placement=document, hardware="cluster", sizes=sizes)
+        near = await simulated()
+        assumed = copy.deepcopy(document)
+        assumed["groups"][1]["host"] = "host1"
+        unknown = await simulated(placement=assumed, hardware="2 hosts")
+        document["groups"][1]["host"] = "nowhere"
+        refused = await simulated(placement=document)
+    assert found["ok"], found["problems"]
+    [step] = found["lanes"][0]["steps"]
+    # Four times 1 ms, and 4 MB at 1 GB/s.
+    seconds = pytest.approx(4 * (0.001 + 0.004))
+    assert step["host_costs"] == [
+        {
+            "pointer": "/walks/ferry/edges/0",
+            "what": "load.items -> unload.items",
+            "source": "near",
+            "target": "far",
+            "times": 4,
+            "bytes": 4_000_000,
+            "seconds": seconds,
+        }
+    ]
+    assert found["between_hosts"] == seconds
+    assert (near["between_hosts"], near["lanes"][0]["steps"][0]["host_costs"]) == (None, [])
+    [cost] = unknown["lanes"][0]["steps"][0]["host_costs"]
+    assert (cost["target"], cost["times"], cost["seconds"], unknown["between_hosts"]) == ("host1", 4, None, None)
+    assert not refused["ok"]
+    assert all(problem["pointer"].startswith("/placement") for problem in refused["problems"])
 
 
 async def test_hosts_can_be_assumed(settings: Settings) -> None:

@@ -39,12 +39,14 @@ class JudgingCalls:
         inputs: Mapping[str, int] | None = None,
         parts: Sequence[str] = (),
         turns: Sequence[Mapping[str, Any]] = (),
+        **more: Any,
     ) -> Call[shown.Simulation]:
         """Explain a request without running it. `inputs`: the number of values for each. `turns`: those of a
-        conversation, as `{"role": "user", "parts": ["text"]}`."""
-        more: dict[str, Any] = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
-        more |= {"turns": [dict(turn) for turn in turns]} if turns else {}
-        return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **more})
+        conversation, as `{"role": "user", "parts": ["text"]}`. `more`: a `placement`, to see what goes from host to
+        host; its `hardware`, as for `plan`; `sizes`, the bytes of the values of edges by their pointers."""
+        given: dict[str, Any] = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
+        given |= {"turns": [dict(turn) for turn in turns]} if turns else {}
+        return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **given, **more})
 
     @described
     def drawing(self, name: str, walk: str | None = None) -> Call[str]:

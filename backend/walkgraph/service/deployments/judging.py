@@ -11,6 +11,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from walkgraph.components import families, faults, renew
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
@@ -19,7 +20,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement import document as placements
 from walkgraph.placement.capacity.budget import Copy
 from walkgraph.placement.document import Placement
-from walkgraph.placement.hardware import Hardware, find_hardware, reserve
+from walkgraph.placement.hardware import Hardware, emptied, find_hardware, reserve
 from walkgraph.placement.plan import UNDEPLOYABLE, plan
 from walkgraph.placement.sizes import find_holdings, find_sizes, not_here
 from walkgraph.placement.tables import Plan
@@ -77,6 +78,21 @@ async def off_loop(function: Callable[[*Given], T], *given: *Given) -> T:
         limiter = anyio.CapacityLimiter(JUDGES)
         _judges.set(limiter)
     return await anyio.to_thread.run_sync(function, *given, limiter=limiter)
+
+
+async def hardware_for(find: FindHosts, assumed: str | None) -> Hardware:
+    """The hardware to plan for. `assumed`: as in a request. Raises HostsUnknown, Unprocessable."""
+    if assumed not in (None, placements.CLUSTER):
+        return _assumed(await off_loop(find_hardware), assumed)
+    found = await find() or await off_loop(find_hardware)
+    return found if assumed is None else emptied(found)
+
+
+def _assumed(host: Hardware, text: str) -> Hardware:
+    try:
+        return placements.assume_hosts(host, text)
+    except InvalidInput as error:
+        raise Unprocessable(str(error), [Fault("/hardware", "bad_hardware", str(error))]) from None
 
 
 def check_graph(value: Any, known: KnownGraphs = NO_GRAPHS) -> Report:

@@ -1,6 +1,7 @@
 """Graph drafts with their checks, drawings and simulations."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, cast
 
@@ -11,12 +12,23 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
+from walkgraph.placement.hardware import emptied
+from walkgraph.placement.host.host_costs import Costs, HostCost, HostCosts, total
 from walkgraph.placement.simulate import PartitionSeen, SimulatedTurn, Value
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
-from walkgraph.service.deployments.judging import check_graph, check_here, off_loop, problems_shown, resolve
+from walkgraph.service.deployments.judging import (
+    Judged,
+    check_graph,
+    check_here,
+    hardware_for,
+    judge,
+    off_loop,
+    problems_shown,
+    resolve,
+)
 from walkgraph.service.deployments.task_graphs import KnownGraphs
-from walkgraph.service.deps import Name, ServicesDep
+from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.outward.reachable import unreachable
@@ -52,10 +64,12 @@ async def python(services: ServicesDep, request: PythonRequest) -> Answer[Python
 @_extra.post("/simulate")
 async def simulate(services: ServicesDep, request: SimulateRequest) -> Answer[answers.Simulation]:
     """Predicts a request with these parameters, inputs and parts: its steps, the iterations of loops, which uses are
-    called, and why. Runs nothing."""
+    called, and why. With a placement also what goes from host to host, and how long that takes over their links. Runs
+    nothing."""
     found = await resolve(services.store, "graph", request.graph)
     known = await services.task_graphs.around(found.value)
-    return await off_loop(_simulated, found.value, request, known)
+    placed = await _placed(services, request, found.value, known)
+    return await off_loop(_simulated, found.value, request, known, placed)
 
 
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
@@ -66,23 +80,46 @@ async def drawing(services: ServicesDep, name: Name, walk: str | None = None) ->
     return await off_loop(draw, graph, walk)
 
 
-def _simulated(document: Any, request: SimulateRequest, known: KnownGraphs) -> answers.Simulation:
+async def _placed(services: Services, request: SimulateRequest, graph: Any, known: KnownGraphs) -> Judged | None:
+    """The graph on the request's placement, on empty hosts; None without one."""
+    if request.placement is None:
+        return None
+    placement = (await resolve(services.store, "placement", request.placement)).value
+    host = emptied(await hardware_for(services.hosts, request.hardware))
+    return await off_loop(judge, graph, placement, (), services.settings.checkpoint_roots, host, known)
+
+
+def _simulated(
+    document: Any, request: SimulateRequest, known: KnownGraphs, placed: Judged | None
+) -> answers.Simulation:
     report = check_graph(document, known)
     if report.graph is None or not report.ok:
-        return answers.Simulation(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
+        return _refused(problems_shown(report.problems, "/graph"))
+    if placed is not None and placed.budgeted is None:
+        return _refused(problems_shown(placed.placement_problems, "/placement"))
     try:
         turns = [SimulatedTurn(turn.role, tuple(map(Value, turn.parts))) for turn in request.turns]
         given = request.task, request.params, request.inputs, request.parts, turns
         found = run(report.graph, known.catalogue, *given)
     except InvalidInput as error:
-        problem = Problem(code=error.code, pointer=error.pointer, message=str(error), severity="error")
-        return answers.Simulation(ok=False, problems=[problem], params={}, lanes=[])
-    lanes = [_lane(lane) for lane in found.lanes]
-    return answers.Simulation(ok=True, problems=[], params=dict(found.params), lanes=lanes)
+        return _refused([Problem(code=error.code, pointer=error.pointer, message=str(error), severity="error")])
+    costs: Costs = [[() for _ in lane.steps] for lane in found.lanes]
+    if placed is not None and placed.budgeted is not None:
+        made = HostCosts(report.graph, placed.budgeted, placed.hardware, placed.copies, request.sizes)
+        costs = made.of(request.task, found)
+    lanes = [_lane(lane, its) for lane, its in zip(found.lanes, costs, strict=True)]
+    return answers.Simulation(ok=True, problems=[], params=dict(found.params), lanes=lanes, between_hosts=total(costs))
 
 
-def _lane(lane: PartitionSeen) -> answers.Lane:
-    steps = [asdict(step) for step in lane.steps]
+def _refused(problems: list[Problem]) -> answers.Simulation:
+    return answers.Simulation(ok=False, problems=problems, params={}, lanes=[], between_hosts=None)
+
+
+def _lane(lane: PartitionSeen, costs: Sequence[Sequence[HostCost]]) -> answers.Lane:
+    steps = [
+        {**asdict(step), "host_costs": [asdict(one) for one in its]}
+        for step, its in zip(lane.steps, costs, strict=True)
+    ]
     return answers.Lane(lane=lane.lane, steps=[cast(answers.Step, {**step, "as": step.pop("as_")}) for step in steps])
 
 

@@ -4,9 +4,6 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter
 
-from walkgraph.errors import InvalidInput
-from walkgraph.placement.document import CLUSTER, assume_hosts
-from walkgraph.placement.hardware import Hardware, emptied, find_hardware
 from walkgraph.placement.host.neighbours import hosts_of
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
@@ -14,15 +11,15 @@ from walkgraph.placement.tables import Plan, RankPlan
 from walkgraph.service.deployments.judging import (
     Judged,
     devices_shown,
+    hardware_for,
     judge,
     links_shown,
     off_loop,
     problems_shown,
     resolve,
 )
-from walkgraph.service.deps import Services, ServicesDep
+from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.resources import PlanRequest
 from walkgraph.wire.answers import plans as answers
@@ -37,26 +34,11 @@ async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Pl
     graph = await resolve(services.store, "graph", request.graph)
     placement = await resolve(services.store, "placement", request.placement)
     roots = services.settings.checkpoint_roots
-    host = await _hardware(services, request.hardware)
+    host = await hardware_for(services.hosts, request.hardware)
     running = services.deployments.plans() if request.hardware is None else []
     known = await services.task_graphs.around(graph.value)
     judged = await off_loop(judge, graph.value, placement.value, running, roots, host, known)
     return await off_loop(_shown, judged)
-
-
-async def _hardware(services: Services, assumed: str | None) -> Hardware:
-    """The hardware to plan for. `assumed`: as in a request. Raises HostsUnknown, Unprocessable."""
-    if assumed not in (None, CLUSTER):
-        return _assumed(await off_loop(find_hardware), assumed)
-    found = await services.hosts() or await off_loop(find_hardware)
-    return found if assumed is None else emptied(found)
-
-
-def _assumed(host: Hardware, text: str) -> Hardware:
-    try:
-        return assume_hosts(host, text)
-    except InvalidInput as error:
-        raise Unprocessable(str(error), [Fault("/hardware", "bad_hardware", str(error))]) from None
 
 
 def _shown(judged: Judged) -> answers.Plan:

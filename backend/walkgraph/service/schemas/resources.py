@@ -67,6 +67,9 @@ class SimulatedTurn(Given):
     """Modalities of its parts, in order."""
 
 
+Pointer = Annotated[str, Field(max_length=400)]
+
+
 class SimulateRequest(Given):
     graph: DocumentName | JsonObject
     """A stored graph's name, or a document."""
@@ -78,6 +81,12 @@ class SimulateRequest(Given):
     """Modalities of the interleaved parts, in order."""
     turns: Annotated[list[SimulatedTurn], Field(max_length=64)] = Field(default_factory=list[SimulatedTurn])
     """The turns of a conversation, for each value of an input that takes messages."""
+    placement: DocumentName | JsonObject | None = None
+    """To see what goes between hosts; None: everything is on one."""
+    hardware: Annotated[str, Field(max_length=40)] | None = None
+    """The hosts of the placement, as for a plan."""
+    sizes: Annotated[dict[Pointer, Annotated[int, Field(ge=0)]], Field(max_length=2000)] = Field(default_factory=dict)
+    """Bytes of the values of edges, by the edge's pointer in the graph, as a plan's routes have it."""
 
 
 Tag = Annotated[

@@ -171,6 +171,25 @@ class Use(TypedDict):
     """The most calls; None if that can't be computed."""
 
 
+class HostCost(TypedDict):
+    """Values of an edge, a state or a result that go from one host to another in a step."""
+
+    pointer: str
+    """JSON pointer into the graph; empty for a state."""
+    what: str
+    """`use.port -> use.port`, or the state's name."""
+    source: str
+    """Host."""
+    target: str
+    times: int | None
+    """The most values; None if that can't be computed."""
+    bytes: int | None
+    """Bytes of each value; of a state the most with default parameters. None: not known."""
+    seconds: float | None
+    """Latency and bytes over bandwidth of all of them, one after the other; without `bytes`, of the latency alone.
+    None: the link isn't measured, or `times` isn't known."""
+
+
 # A call, as `as` can't name a field in a class.
 Step = TypedDict(
     "Step",
@@ -190,6 +209,8 @@ Step = TypedDict(
         "uses": list[Use],
         # The most passes of loops of steps in which it is taken; None outside such loops.
         "passes": int | None,
+        # What it sends from host to host, with the request's placement.
+        "host_costs": list[HostCost],
     },
 )
 
@@ -207,3 +228,5 @@ class Simulation(TypedDict):
     params: dict[str, Scalar]
     """All parameters of the task, filled in."""
     lanes: list[Lane]
+    between_hosts: float | None
+    """Seconds of all `host_costs` that are known; None where none is."""

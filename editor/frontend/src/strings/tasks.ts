@@ -209,6 +209,12 @@ export const tasks = {
   n1WalkRuns: "1 Walk runs",
   walksRun: (ran: number) => `${ran} Walks run`,
   skipped: (skipped: number) => `, ${skipped} skipped`,
+  betweenHosts: (time: string) => `, ${time} between hosts`,
+  timeOfValuesBetweenHosts:
+    "Latency of the links and bytes over their bandwidth, one value after the other; latency alone where sizes aren't known",
+  goBetweenHosts: (count: number) =>
+    count === 1 ? "1 thing goes between hosts" : `${count} things go between hosts`,
+  atLeastSeconds: (time: string) => `at least ${time}`,
   openTheWalk: (walk: string) => `Open the Walk ${walk}`,
   as: (as: string) => `as ${as}`,
   part: (index: number) => `part ${index}`,

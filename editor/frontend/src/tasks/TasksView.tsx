@@ -9,7 +9,7 @@ import { useTaskEdits } from "./model/actions";
 import { Inputs, Outputs, Session } from "./request/Declarations";
 import { Params } from "./request/Params";
 import { ofTask } from "./model/problems";
-import { firstChoice, litSteps, type Choice } from "./model/simulate";
+import { firstChoice, litSteps, placeOf, type Choice } from "./model/simulate";
 import { Simulator } from "./simulator/Simulator";
 import { StepTable } from "./steps/StepTable";
 import { useSimulation } from "./simulator/useSimulation";
@@ -133,7 +133,10 @@ function OpenTask({ name, task, onOpen }: OpenTaskProps) {
     choices.set(name, changed);
     setChoice(changed);
   };
-  const simulation = useSimulation(graph, name, task, choice);
+  const placement = useEditorState((state) => state.documents.placement);
+  const hardware = useEditorState((state) => state.planned.hardware);
+  const place = useMemo(() => placeOf(placement, hardware), [placement, hardware]);
+  const simulation = useSimulation(graph, name, task, choice, place);
   const lit = useMemo(() => (simulation.last ? litSteps(simulation.last, name) : new Map()), [simulation.last, name]);
   const here = problems.filter((problem) => problem.pointer.split("/").length <= 1);
   return (

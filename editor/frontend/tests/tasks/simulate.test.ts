@@ -7,6 +7,7 @@ import {
   fitting,
   litSteps,
   missing,
+  placeOf,
   reason,
   requestOf,
   startValue,
@@ -67,6 +68,21 @@ test("bounds are said and judged", () => {
   expect(whyNotValue(2.5, param)).toMatch(/whole/);
   expect(whyNotValue(2, param)).toBeNull();
   expect(whyNotValue("c", { type: "string", choices: ["a"] })).toMatch(/choices/);
+});
+
+test("a placement is told where it names hosts", () => {
+  const placement = {
+    format: "walkgraph/placement@1" as const,
+    name: "p",
+    groups: [{ nodes: ["*"], ranks: [0] }],
+    ranks: [{ rank: 0, device: "cpu" }],
+  };
+  expect(placeOf(null, "")).toEqual({});
+  expect(placeOf(placement, "2 hosts")).toEqual({});
+  const far = { ...placement, groups: [{ ...placement.groups[0]!, host: "b" }] };
+  expect(placeOf(far, "")).toEqual({ placement: far });
+  const single = { ...placement, ranks: [{ ...placement.ranks[0]!, host: "b" }] };
+  expect(placeOf(single, "cluster")).toEqual({ placement: single, hardware: "cluster" });
 });
 
 const simulated: Simulated = {

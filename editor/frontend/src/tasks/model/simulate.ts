@@ -1,6 +1,7 @@
 // Asking the service which Walks a request would run, and reading its answer. Pure.
 import type { Problem } from "../../messages/answers";
 import { join } from "../../document/pointer";
+import type { PlacementDocument } from "../../document/placement/schema.generated";
 import type { GraphDocument, Literal, Pointer, Task, TaskInput, TaskParam } from "../../document/types";
 import { PARTS, ROLES } from "../../document/edits/parts/steps";
 import { lanesOf, type Row } from "./rows";
@@ -14,6 +15,21 @@ export interface SimulatedUse {
   why: string;
   /** How often it is called at most; null: that can't be worked out. */
   iterations: number | null;
+}
+
+/** Values that go from one host to another. */
+export interface HostCostShown {
+  /** Of the edge in the graph; empty for a state. */
+  pointer: Pointer;
+  /** `use.port -> use.port`, or the state's name. */
+  what: string;
+  source: string;
+  target: string;
+  /** At most; null: that can't be worked out. */
+  times: number | null;
+  bytes: number | null;
+  /** Of all of them, at least; null: the link isn't measured. */
+  seconds: number | null;
 }
 
 export interface SimulatedStep {
@@ -30,6 +46,8 @@ export interface SimulatedStep {
   /** Loop -> how often at most; null: that can't be worked out. */
   loops: Record<string, number | null>;
   uses: SimulatedUse[];
+  /** Empty where all is on one host. */
+  host_costs?: HostCostShown[];
 }
 
 export interface Simulated {
@@ -38,6 +56,8 @@ export interface Simulated {
   /** As the run would have them. */
   params: Record<string, Literal>;
   lanes: { lane: string; steps: SimulatedStep[] }[];
+  /** Seconds of all host costs that are known; null: none is. */
+  between_hosts?: number | null;
 }
 
 /** The request to simulate. */
@@ -55,12 +75,25 @@ export interface SimulateRequest {
   inputs: Record<string, number>;
   parts: string[];
   turns: SimulatedTurn[];
+  /** Only one that names hosts. */
+  placement?: PlacementDocument;
+  /** To assume. */
+  hardware?: string;
 }
 
 /** A turn of the simulated conversation: its role, and the modalities of its parts. */
 export interface SimulatedTurn {
   role: string;
   parts: string[];
+}
+
+/** Where the request would run. */
+export type Place = Pick<SimulateRequest, "placement" | "hardware">;
+
+/** Empty where the placement names no host: nothing goes between hosts then. `hardware`: empty for what there is. */
+export function placeOf(placement: PlacementDocument | null, hardware: string): Place {
+  if (placement === null || ![...placement.groups, ...placement.ranks].some((entry) => entry.host)) return {};
+  return hardware === "" ? { placement } : { placement, hardware };
 }
 
 /** Every input once. */

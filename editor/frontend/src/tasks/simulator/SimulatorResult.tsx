@@ -5,7 +5,8 @@ import { factsOf } from "../../document/routes";
 import { locate, go } from "../../store/locate";
 import { useEditor, useEditorState } from "../../store/react";
 import { Badge, Prose } from "../../ui/kit";
-import { reason, totals, type Simulated, type SimulatedStep } from "../model/simulate";
+import { showBytes, showSeconds } from "../../ui/words";
+import { reason, totals, type HostCostShown, type Simulated, type SimulatedStep } from "../model/simulate";
 import type { Simulation } from "./useSimulation";
 import { Modality } from "../cells/widgets";
 import { strings } from "../../strings";
@@ -62,6 +63,11 @@ function Ran({ answer }: { answer: Simulated }) {
         </b>
         {open > 0 && <span className="note">{strings.tasks.mayRunToo(open)}</span>}
         {skipped > 0 && <span className="note">{strings.tasks.skipped(skipped)}</span>}
+        {answer.between_hosts != null && (
+          <span className="note" title={strings.tasks.timeOfValuesBetweenHosts}>
+            {strings.tasks.betweenHosts(showSeconds(answer.between_hosts))}
+          </span>
+        )}
       </p>
       {answer.lanes.map(({ lane, steps }) => (
         <section key={lane} aria-label={lane || strings.tasks.steps}>
@@ -116,7 +122,10 @@ function StepShown({ step }: { step: SimulatedStep }) {
         </p>
       )}
       {step.taken !== false ? (
-        <Uses step={step} />
+        <>
+          <Uses step={step} />
+          <HostCosts costs={step.host_costs ?? []} />
+        </>
       ) : (
         <p className="why">
           {strings.tasks.skipped2}
@@ -125,6 +134,31 @@ function StepShown({ step }: { step: SimulatedStep }) {
         </p>
       )}
     </li>
+  );
+}
+
+/** What goes from host to host in a step. */
+export function HostCosts({ costs }: { costs: readonly HostCostShown[] }) {
+  if (costs.length === 0) return null;
+  return (
+    <details className="uses">
+      <summary>
+        <ChevronRight size={12} aria-hidden /> {strings.tasks.goBetweenHosts(costs.length)}
+      </summary>
+      <ul>
+        {costs.map(({ what, source, target, times, bytes, seconds }, index) => (
+          <li key={index}>
+            <b aria-hidden>→</b>
+            <span className="use">{what}</span>
+            <span className="note">
+              {source} → {target} × {times ?? "?"}
+              {bytes !== null && `, ${showBytes(bytes)}`}
+            </span>
+            <span className="why">{seconds !== null && strings.tasks.atLeastSeconds(showSeconds(seconds))}</span>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 import { ApiError, call } from "../../api/client";
 import type { GraphDocument, Task } from "../../document/types";
-import { requestOf, type Choice, type Simulated } from "../model/simulate";
+import { requestOf, type Choice, type Place, type Simulated } from "../model/simulate";
 import { strings } from "../../strings";
 
 /** After the last change, in ms. */
@@ -24,6 +24,7 @@ export function useSimulation(
   name: string,
   task: Task | undefined,
   choice: Choice,
+  place: Place,
 ): Simulation {
   const [simulation, setSimulation] = useState(NOTHING);
   useEffect(() => setSimulation(NOTHING), [name]);
@@ -32,7 +33,7 @@ export function useSimulation(
     const control = new AbortController();
     const timer = setTimeout(() => {
       setSimulation((now) => ({ ...now, asking: true }));
-      const body = requestOf(graph, name, task, choice);
+      const body = { ...requestOf(graph, name, task, choice), ...place };
       call<Simulated>("/api/v1/graphs/simulate", { method: "POST", body, signal: control.signal }).then(
         ({ value }) =>
           setSimulation(({ last }) => ({
@@ -51,7 +52,7 @@ export function useSimulation(
       clearTimeout(timer);
       control.abort();
     };
-  }, [graph, name, task, choice]);
+  }, [graph, name, task, choice, place]);
   return simulation;
 }
 
