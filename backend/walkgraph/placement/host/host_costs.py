@@ -3,6 +3,7 @@
 A value takes the latency of its link, and its bytes at the link's bandwidth. An edge has as many values as its source
 is called at most, or one for each iteration of the loops around both of its ends, where it carries only the last one.
 Where the size of values isn't known, the latency alone counts. Replicas cost what the first of them do.
+States that move between two steps, verdicts, and values of the client are not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
