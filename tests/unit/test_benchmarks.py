@@ -33,6 +33,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("decoding", [], ["undisturbed", "threads", "in place", "ratio"]),
         ("between_hosts", [], ["bare GB/s", "four of bare", "edge CPU ms"]),
         ("control_messages", [], ["ipc us", "tcp of ipc", "CPU of ipc"]),
+        ("conductor", [], ["runs a minute", "share of a core", "us a run"]),
         ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("pacing", [], ["launches by rows", "launches flat", "first p95", "interruptions"]),
         ("prefill_apart", [], ["first of one", "two ranks, whole", "beside longest ms", "p95 of alone"]),

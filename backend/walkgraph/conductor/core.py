@@ -158,7 +158,7 @@ class Conductor:
         if judged is None:
             served = self._taking.served
             room = 1 if submit.depth else self._limits.queue - self.runs.table.waiting
-            judged = judge(served.graph, served.itineraries, submit, self._draw_seed(), room)
+            judged = judge(served.itineraries, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
         return self.runs.accept(submit, judged, now)

@@ -1,4 +1,7 @@
-"""Caches itineraries: most requests differ only in values that no itinerary depends on."""
+"""Caches itineraries: most requests differ only in values that no itinerary depends on.
+
+What a request asks for is read once; its itinerary differs by the alternative of the plan in which it goes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +16,13 @@ from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_de
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.itinerary import Expanded, Resumed, expanded_request, legs_of
-from walkgraph.placement.request import Given, reads_calls
+from walkgraph.placement.request import Given, fill_params, name_inputs, reads_calls, task_of
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
 from walkgraph.wire.legs import text_of
 
 REMEMBERED = 256
-"""Cached itineraries, for each alternative of the plan."""
+"""Requests whose itineraries are cached, in every alternative of the plan."""
 STEPS = 256
 """Most steps of a cached itinerary."""
 
@@ -33,6 +36,20 @@ class CachedItinerary(NamedTuple):
     """Rank -> names of the input values that its steps read."""
     tokens: PageDemand
     work: Mapping[Rank, int]
+
+
+class Asked(NamedTuple):
+    """What a client asks for, checked and named."""
+
+    submit: m.Submit
+    params: dict[str, Scalar]
+    """All of them, with defaults."""
+    given: tuple[Given, ...]
+    """The named values."""
+    key: _Key | None
+    """Requests with equal keys have the same itineraries; None: no other request has this one's."""
+    found: dict[int, CachedItinerary]
+    """Alternative of the plan -> its itinerary there, if it was looked for. Requests with equal keys share it."""
 
 
 class _Walked(NamedTuple):
@@ -60,48 +77,48 @@ class ItineraryCache:
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self.graph, self.plan = graph, plan
         self._facts = tuple(Facts(plan, one.index) for one in plan.alternatives)
-        self._known: dict[_Key, CachedItinerary] = {}
+        self._known: dict[_Key, dict[int, CachedItinerary]] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
         self._walked = {name: _Walked(walks_turns(task), reads_calls(task)) for name, task in graph.tasks.items()}
 
-    def of(
-        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], alternative: int = 0
-    ) -> CachedItinerary:
-        """The itinerary of a request in an alternative of the plan. `params`: with defaults; `given`: the named values
-        of `submit`. Raises as `expand` and `page_demand` do."""
-        # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
+    def asked(self, submit: m.Submit, seed: int) -> Asked:
+        """Read a request. `seed` is used if the client gives none. Raises InvalidInput or NotFound with a pointer."""
+        task = task_of(self.graph, submit.task)
+        params = fill_params(task, {"seed": seed, **submit.params})
+        given = name_inputs(task, submit.inputs, submit.parts)
         if submit.resumed is not None:
-            return self._found(submit, params, given, alternative)
+            return Asked(submit, params, given, None, {})
+        # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
-        kinds = self._walked[submit.task].kinds(given)
-        key = (alternative, submit.task, submit.outputs, values, kinds)
-        found = self._known.get(key)
+        key = (submit.task, submit.outputs, values, self._walked[submit.task].kinds(given))
+        return Asked(submit, params, given, key, self._known.get(key, {}))
+
+    def of(self, asked: Asked, alternative: int = 0) -> CachedItinerary:
+        """The itinerary of a request in an alternative of the plan. Raises as `expand` and `page_demand` do."""
+        found = asked.found.get(alternative)
         if found is None:
-            found = self._found(submit, params, given, alternative)
-            if len(found.expanded.itinerary.steps) <= STEPS:
-                if len(self._known) >= REMEMBERED * len(self._facts):
-                    del self._known[next(iter(self._known))]
-                self._known[key] = found
+            found = asked.found[alternative] = self._found(asked, alternative)
+            if asked.key is not None and len(found.expanded.itinerary.steps) <= STEPS:
+                self._keep(asked.key, asked.found)
         return found
 
-    def legs(
-        self,
-        submit: m.Submit,
-        params: Mapping[str, Scalar],
-        given: tuple[Given, ...],
-        found: Expanded,
-        alternative: int = 0,
-    ) -> tuple[Itinerary, Legs | None]:
+    def legs(self, asked: Asked, found: Expanded, alternative: int = 0) -> tuple[Itinerary, Legs | None]:
         """The first itinerary of a request's ranks, and the legs that follow."""
-        return legs_of(self._facts[alternative], self.graph.tasks[submit.task], params, given, found, _resumed(submit))
+        facts, task = self._facts[alternative], self.graph.tasks[asked.submit.task]
+        return legs_of(facts, task, asked.params, asked.given, found, _resumed(asked.submit))
 
-    def _found(
-        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], alternative: int
-    ) -> CachedItinerary:
-        plan, task = self.plan, self.graph.tasks[submit.task]
-        expanded = expanded_request(self._facts[alternative], task, params, given, submit.outputs, _resumed(submit))
+    def _keep(self, key: _Key, found: dict[int, CachedItinerary]) -> None:
+        if key not in self._known and len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known.setdefault(key, found)
+
+    def _found(self, asked: Asked, alternative: int) -> CachedItinerary:
+        plan, submit, task = self.plan, asked.submit, self.graph.tasks[asked.submit.task]
+        expanded = expanded_request(
+            self._facts[alternative], task, asked.params, asked.given, submit.outputs, _resumed(submit)
+        )
         itinerary = expanded.itinerary
-        tokens = page_demand(plan, itinerary, params)
+        tokens = page_demand(plan, itinerary, asked.params)
         return CachedItinerary(expanded, inputs_read(plan, itinerary), tokens, work_of(tokens, itinerary.ranks))
 
 

@@ -1,14 +1,22 @@
 """Replicas: where runs go, what is lost with a replica, and what starts again elsewhere."""
 
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+
 import pytest
 
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import graph_named
 from tests.support.placing import CATALOGUE, duet
 from walkgraph.components import catalogue
+from walkgraph.conductor import replicas
 from walkgraph.conductor.events import FromRank, FromService
+from walkgraph.conductor.itinerary_cache import CachedItinerary
 from walkgraph.conductor.replicas import beginnings
 from walkgraph.conductor.replicas.beginnings import STRIDE, Beginnings, beginnings_of
+from walkgraph.conductor.replicas.choice import ReplicaChoice
+from walkgraph.conductor.runs.records import RunRecord
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
@@ -16,6 +24,7 @@ from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
+Places = Mapping[int, CachedItinerary]
 STATES, DUET = graph_named("synthetic_states"), duet()
 
 
@@ -132,6 +141,54 @@ def test_groups_with_equally_many_replicas_are_taken_together() -> None:
     for run in "ab":
         w.submit(run, "part_ways")
     assert [ranks_of(w, run) for run in "ab"] == [{0, 2}, {1, 3}]
+
+
+@pytest.mark.parametrize("made", [reading, lambda: writing(whole(4))], ids=["reading", "writing"])
+def test_the_alternative_is_the_best_of_all(made: Callable[[], World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the one that a comparison of all by everything finds. Pages run out, and runs wait for them."""
+    best, chance, seen = ReplicaChoice._best, random.Random(5), Counter[tuple[bool, int]]()
+
+    def checked(self: ReplicaChoice, run: RunRecord, places: Places, work: Mapping[Rank, int]) -> int:
+        left = {index: sum(work.get(rank, 0) for rank in one.expanded.itinerary.ranks) for index, one in places.items()}
+        own = sum(run.request.work.values())
+        assert {rank: tokens for rank, tokens in work.items() if tokens} == _work_of(w)
+
+        def standing(index: int) -> tuple[object, ...]:
+            needed, ranks = self._needed(run, places[index]), places[index].expanded.itinerary.ranks
+            return (
+                self._pages.fits(needed),
+                self._pages.never_fits(needed) is None,
+                left[index] <= replicas.choice.BUSIER * min(left.values()) + own,
+                sum(self._beginnings.known(rank, self._of(run)) for rank in ranks),
+                -left[index],
+                -sum(self._beginnings.count(rank) for rank in ranks),
+                -index,
+            )
+
+        found = best(self, run, places, work)
+        assert found == max(places, key=standing)
+        seen[self._pages.fits(self._needed(run, places[found])), found] += 1
+        return found
+
+    w = made()
+    monkeypatch.setattr(ReplicaChoice, "_best", checked)
+    for number in range(120):
+        if made is reading:
+            read(w, f"r{number}", chance.choice("abcd") * chance.randint(1, 6) * STRIDE)
+        else:
+            w.submit(f"r{number}", params=half(chance.randint(1, PAGES)))
+        if chance.random() < 0.1:
+            w.settle()
+    assert {place for _, place in seen} == set(range(len(w.workers)))
+    assert made is reading or {fits for fits, _ in seen} == {True, False}
+
+
+def _work_of(w: World) -> dict[Rank, int]:
+    found = Counter[Rank]()
+    for run in w.core.runs.table:
+        if run.admitted:
+            found.update(run.request.work)
+    return dict(found)
 
 
 # ── loss ───────────────────────────────────────────────────────────────────────────────────────

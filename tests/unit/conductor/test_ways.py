@@ -15,7 +15,7 @@ from walkgraph.graph.document import Task
 from walkgraph.ids import RunId
 from walkgraph.placement.capacity.demand import inputs_read, page_demand, work_of
 from walkgraph.placement.itinerary import Expanded, expand
-from walkgraph.placement.request import declared_params, fill_params, name_inputs
+from walkgraph.placement.request import declared_params, fill_params
 from walkgraph.wire import messages as m
 
 GRAPHS = ("synthetic_loops", "synthetic_states", "synthetic_streams", "shapes", "bagel", "orpheus", "pi05")
@@ -74,7 +74,6 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
             submit = request(key, task, rng)
             try:
                 params = fill_params(task, submit.params)
-                given = name_inputs(task, submit.inputs, submit.parts)
                 itinerary = expand(graph, plan, key, params, submit.inputs, submit.parts, submit.outputs)
             except WalkgraphError:
                 continue
@@ -83,8 +82,8 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
                 Expanded(itinerary, None), inputs_read(plan, itinerary), tokens, work_of(tokens, itinerary.ranks)
             )
             for _ in range(2):
-                assert kept.of(submit, params, given) == anew
-                assert repr(kept.of(submit, params, given)) == repr(anew)
+                assert kept.of(kept.asked(submit, 0)) == anew
+                assert repr(kept.of(kept.asked(submit, 0))) == repr(anew)
             found += 1
     assert found >= 10 * len(graph.tasks)
 
@@ -92,10 +91,9 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
 def test_no_more_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(itinerary_cache, "REMEMBERED", 3)
     graph, plan = plan_named("synthetic_loops", 1)
-    kept, task = ItineraryCache(graph, plan), graph.tasks["climb"]
+    kept = ItineraryCache(graph, plan)
     for value in range(10):
         submit = m.Submit(run=RunId("r"), task="climb", params={"start": value}, inputs={})
-        kept.of(submit, fill_params(task, {"seed": 0, "start": value}), ())
+        kept.of(kept.asked(submit, 0))
     assert len(kept._known) == 3
-    again = kept.of(submit, fill_params(task, {"seed": 7, "start": 9}), ())
-    assert again is kept.of(submit, fill_params(task, {"seed": 8, "start": 9}), ())
+    assert kept.of(kept.asked(submit, 7)) is kept.of(kept.asked(submit, 8))

@@ -17,7 +17,6 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.expansion.state_machine import MAX_STEPS
 from walkgraph.placement.itinerary import expand
-from walkgraph.placement.request import fill_params, name_inputs
 from walkgraph.placement.simulate import PartAt, RoleAt, SimulatedTurn, Value, simulate
 from walkgraph.placement.tables import FromInput, FromLiteral, Itinerary, Plan
 from walkgraph.wire import messages as m
@@ -133,9 +132,7 @@ def test_itineraries_are_kept_by_roles_and_parts_not_by_texts() -> None:
 
     def of(*turns: m.Turn) -> Itinerary:
         submit = m.Submit(run=RunId("r"), task="chat", params={}, inputs={"chat": (m.Conversation(turns=turns),)})
-        task = GRAPH.tasks["chat"]
-        params = fill_params(task, {"seed": 1})
-        return cache.of(submit, params, name_inputs(task, submit.inputs)).expanded.itinerary
+        return cache.of(cache.asked(submit, 1)).expanded.itinerary
 
     first = of(said("user", "a"), said("assistant", "b"), said("user", "c"))
     assert of(said("user", "x"), said("assistant", "y"), said("user", "z")) is first

@@ -31,11 +31,11 @@ from walkgraph.abi.calls import Call
 from walkgraph.conductor import queue_order
 from walkgraph.conductor.events import Command as Ordered
 from walkgraph.conductor.events import ToRank, ToService
+from walkgraph.conductor.itinerary_cache import CachedItinerary
 from walkgraph.conductor.ranks import LoadOrders
 from walkgraph.conductor.replicas.choice import ReplicaChoice
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.records import RunRecord, RunTable
-from walkgraph.conductor.runs.requests import Request
 from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.taking_up import ServedPlan, TakingUp
 from walkgraph.engine.calls import schedule
@@ -244,9 +244,9 @@ def _unheard(whole: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _where_it_was(self: ReplicaChoice, run: RunRecord, request: Request) -> bool:
+def _where_it_was(self: ReplicaChoice, run: RunRecord, found: CachedItinerary) -> bool:
     """A run may start on ranks that have ended it."""
-    return all(map(self._ready, request.itinerary.ranks))
+    return all(map(self._ready, found.expanded.itinerary.ranks))
 
 
 def _anywhere(self: ReplicaChoice, run: RunRecord, lost: Rank) -> bool:

@@ -83,7 +83,7 @@ class Admission:
 
     def _choose(self, run: RunRecord) -> bool:
         """Chooses the replicas of a waiting run; False if it waits for ranks."""
-        request = self._replicas.chosen(run, self._table)
+        request = self._replicas.chosen(run, self._table.work)
         if request is not None:
             run.go(request)
         return request is not None
@@ -161,14 +161,13 @@ class Admission:
     def _start(self, run: RunRecord, own: Demand, more: Demand, now: float) -> list[Command]:
         request = run.request
         self._pages.take(own + more)
-        self._table.dequeue(run)
-        run.own, run.state, run.started, run.heard = own, "running", now, now
+        self._table.admit(run)
+        run.own, run.started, run.heard = own, now, now
         self._stalls.begin(now)
         run.holding = set(request.itinerary.ranks)
         if run.session is not None:
             self._sessions.enter(run.session, run.id, request, more)
         self._replicas.begins(run)
-        run.elsewhere.clear()
         stepped = run.submit.record or run.hold or self._rules.steps(run.id, request.itinerary)
         starts: list[Command] = [
             ToRank(

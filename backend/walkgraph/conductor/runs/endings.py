@@ -24,16 +24,16 @@ class Endings:
     def end(self, run: RunRecord, error: ErrorInfo | None, now: float) -> list[Command]:
         if run.state == "ending":
             return []
-        self._table.dequeue(run)
-        run.state, run.error = "ending", error
+        self._table.leave(run, "ending")
+        run.error = error
         finished = [] if error else self.finish(run, now)
         cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
         return [*finished, *cancels, *self.settle(run, now)]
 
     def restart(self, run: RunRecord, now: float) -> list[Command]:
         """Has a run start again on other replicas, once the ranks that still hold it have released it."""
-        self._table.dequeue(run)
-        run.state, run.restarts = "restarting", run.restarts + 1
+        self._table.leave(run, "restarting")
+        run.restarts += 1
         cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
         return [*cancels, *self.settle(run, now)]
 

@@ -55,8 +55,6 @@ class RunRecord:
     emitted: Counter[str] = field(default_factory=Counter[str])
     left: set[Rank] = field(default_factory=set[Rank])
     """Ranks that have released it before it started again, and would drop what they get of it."""
-    elsewhere: dict[int, Request] = field(default_factory=dict[int, Request])
-    """Its request in other alternatives of the plan, while it waits."""
     beginnings: tuple[Beginning, ...] | None = None
     """Those of its inputs; None until they are needed."""
     restarts: int = 0
@@ -94,7 +92,6 @@ class RunRecord:
     def go(self, request: Request) -> None:
         """Takes the request in another alternative of the plan."""
         if request is not self.request:
-            self.elsewhere.setdefault(self.request.alternative, self.request)
             self.request, self.demand, self.ordered = request, None, OrderedOutputs(request.itinerary.send_orders)
 
     @property
@@ -141,9 +138,12 @@ class RunTable:
 
     def __init__(self) -> None:
         self._runs: dict[str, RunRecord] = {}
-        self._queue: dict[str, RunRecord] = {}
-        """Runs that wait for admission, for the first time or suspended."""
+        self._waiting: dict[str, RunRecord] = {}
+        """Runs that wait for admission."""
+        self._suspended: dict[str, RunRecord] = {}
         self._order = 0
+        self.work = Counter[Rank]()
+        """Tokens that admitted runs may yet keep, by rank."""
 
     def __contains__(self, run: str) -> bool:
         return run in self._runs
@@ -156,7 +156,7 @@ class RunTable:
 
     @property
     def waiting(self) -> int:
-        return sum(run.state == "waiting" for run in self._queue.values())
+        return len(self._waiting)
 
     @property
     def running(self) -> int:
@@ -187,10 +187,25 @@ class RunTable:
         return run
 
     def queue(self, run: RunRecord) -> None:
-        self._queue[run.id] = run
+        """Has a run wait, for its admission or, if it is suspended, to go on."""
+        (self._suspended if run.state == "suspended" else self._waiting)[run.id] = run
 
     def dequeue(self, run: RunRecord) -> None:
-        self._queue.pop(run.id, None)
+        self._waiting.pop(run.id, None)
+        self._suspended.pop(run.id, None)
+
+    def admit(self, run: RunRecord) -> None:
+        """A waiting run starts."""
+        self.dequeue(run)
+        run.state = "running"
+        self.work.update(run.request.work)
+
+    def leave(self, run: RunRecord, state: Literal["ending", "restarting"]) -> None:
+        """A run waits or goes on no longer."""
+        self.dequeue(run)
+        if run.admitted:
+            self.work.subtract(run.request.work)
+        run.state = state
 
     def remove(self, run: RunRecord) -> None:
         del self._runs[run.id]
@@ -198,7 +213,8 @@ class RunTable:
     def queued(self) -> list[RunRecord]:
         """Queued runs: higher priorities first, then those that others wait for, the deepest first, then in order of
         arrival."""
-        return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, -run.submit.depth, run.order))
+        queue = (*self._waiting.values(), *self._suspended.values())
+        return sorted(queue, key=lambda run: (-run.submit.priority, -run.submit.depth, run.order))
 
     def tell_queue(self, asked: m.AskQueue) -> m.QueueTold:
         """Answers a question about the queue; moves a run in it before."""

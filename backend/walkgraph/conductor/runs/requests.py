@@ -1,16 +1,15 @@
-"""Resolves a client's request: fills in parameters, names its values, and finds its itinerary."""
+"""Resolves a client's request in an alternative of the plan: its itinerary, and the values that each rank reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from walkgraph.conductor.itinerary_cache import ItineraryCache
+from walkgraph.conductor.itinerary_cache import Asked, ItineraryCache
 from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
-from walkgraph.graph.document import Graph, SessionPolicy
+from walkgraph.graph.document import SessionPolicy
 from walkgraph.graph.steps import approvals_of
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.demand import PageDemand
 from walkgraph.placement.expansion.legs import Legs
-from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Itinerary, Scalar
 from walkgraph.wire import messages as m
 
@@ -19,9 +18,9 @@ from walkgraph.wire import messages as m
 class Request:
     alternative: int
     """The alternative of the plan in which it goes."""
+    asked: Asked
     itinerary: Itinerary
     """The itinerary that its ranks get first."""
-    params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
     """Rank -> the input values that its steps read."""
     tokens: PageDemand
@@ -34,11 +33,16 @@ class Request:
     given: dict[str, m.Value] = field(default_factory=dict[str, m.Value])
     """Every value by its name, of a run with an approval to come."""
 
+    @property
+    def params(self) -> dict[str, Scalar]:
+        return self.asked.params
 
-def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
-    """The resolved request, or its rejection. `room`: number of runs that may still be queued."""
+
+def judge(itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
+    """The resolved request, or its rejection. `seed` is used if the client gives none. `room`: number of runs that may
+    still be queued."""
     try:
-        request = resolve(graph, itineraries, submit, seed)
+        request = resolve(itineraries, itineraries.asked(submit, seed))
         if room <= 0:
             raise Overloaded("the queue of waiting runs is full; try again later")
     except WalkgraphError as error:
@@ -57,19 +61,18 @@ def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
     return None
 
 
-def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, alternative: int = 0) -> Request:
-    """Resolves a request in an alternative of the plan. `seed` is used if the client gives none. Raises InvalidInput or
-    NotFound with a pointer."""
-    task = task_of(graph, submit.task)
-    params = fill_params(task, {"seed": seed, **submit.params})
-    given = name_inputs(task, submit.inputs, submit.parts)
-    found = itineraries.of(submit, params, given, alternative)
-    values: dict[str, m.Value] = {one.name: m.Many(items=one.values) if one.listed else one.value for one in given}
+def resolve(itineraries: ItineraryCache, asked: Asked, alternative: int = 0) -> Request:
+    """Resolves a request in an alternative of the plan. Raises InvalidInput or NotFound with a pointer."""
+    submit, found = asked.submit, itineraries.of(asked, alternative)
+    values: dict[str, m.Value] = {
+        one.name: m.Many(items=one.values) if one.listed else one.value for one in asked.given
+    }
     values |= submit.resumed.kept if submit.resumed is not None else {}
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
+    task = itineraries.graph.tasks[submit.task]
     session = task.session if submit.session is not None else None
-    itinerary, legs = itineraries.legs(submit, params, given, found.expanded, alternative)
+    itinerary, legs = itineraries.legs(asked, found.expanded, alternative)
     asks = itinerary.more and bool(approvals_of(task))
     return Request(
-        alternative, itinerary, params, inputs, found.tokens, found.work, session, legs, values if asks else {}
+        alternative, asked, itinerary, inputs, found.tokens, found.work, session, legs, values if asks else {}
     )
