@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,19 +64,30 @@ def allowed() -> bool:
     return made
 
 
+@dataclass(frozen=True)
+class Faults:
+    """A cable's, in each direction."""
+
+    loss: float
+    """Share of the frames."""
+    delay: float
+    """Seconds."""
+
+
 def clocks_allowed() -> bool:
     """True if this process, which may make namespaces, may also make some of time."""
     return Path("/proc/self/ns/time").exists() and shutil.which("nsenter") is not None
 
 
 @contextmanager
-def hosts(count: int, ahead: int = 0) -> Iterator[Sequence[Host]]:
-    """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's."""
+def hosts(count: int, ahead: int = 0, faults: Faults | None = None) -> Iterator[Sequence[Host]]:
+    """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's. `faults`: of the last
+    host's cable."""
     switch = f"walkgraph{os.getpid()}.switch"
     made = [Host(f"host{i}", f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
     with _clock(ahead) as clock:
         made[1:] = [replace(host, clock=clock) for host in made[1:]]
-        with _joined(switch, made):
+        with _joined(switch, made, faults):
             yield made
 
 
@@ -94,36 +106,47 @@ def _clock(ahead: int) -> Iterator[str]:
 
 
 @contextmanager
-def _joined(switch: str, made: Sequence[Host]) -> Iterator[None]:
-    try:
-        _ip("netns", "add", switch)
-        _ip("-n", switch, "link", "add", "name", "switch", "type", "bridge")
-        _ip("-n", switch, "link", "set", "switch", "up")
-        for number, host in enumerate(made):
-            port = f"port{number}"
-            _ip("netns", "add", host.namespace)
-            _ip(
-                "link",
-                "add",
-                host.device,
-                "netns",
-                host.namespace,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                port,
-                "netns",
-                switch,
-            )
-            _ip("-n", switch, "link", "set", port, "master", "switch", "up")
-            _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.device)
-            _ip("-n", host.namespace, "link", "set", "lo", "up")
-            host.plug(into=True)
+def _joined(switch: str, made: Sequence[Host], faults: Faults | None) -> Iterator[None]:
+    with contextlib.ExitStack() as cables:
+        try:
+            _ip("netns", "add", switch)
+            _ip("-n", switch, "link", "add", "name", "switch", "type", "bridge")
+            _ip("-n", switch, "link", "set", "switch", "up")
+            for number, host in enumerate(made):
+                _ip("netns", "add", host.namespace)
+                port = f"port{number}"
+                ends = (host.device, host.namespace), (port, switch)
+                if faults is None or host is not made[-1]:
+                    _good_cable(*ends)
+                else:
+                    cables.enter_context(_bad_cable(*ends, faults))
+                _ip("-n", switch, "link", "set", port, "master", "switch", "up")
+                _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", host.device)
+                _ip("-n", host.namespace, "link", "set", "lo", "up")
+                host.plug(into=True)
+            yield
+        finally:
+            for namespace in (*(host.namespace for host in made), switch):
+                subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+def _good_cable(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """`one`, `other`: a device's name and its namespace."""
+    (device, namespace), (port, switch) = one, other
+    _ip("link", "add", device, "netns", namespace, "type", "veth", "peer", "name", port, "netns", switch)
+
+
+@contextmanager
+def _bad_cable(one: tuple[str, str], other: tuple[str, str], faults: Faults) -> Iterator[None]:
+    names = [f"wg{os.getpid()}.{end}" for end in range(2)]
+    command = sys.executable, "-m", "tests.support.bad_cable", *names, str(faults.loss), str(faults.delay)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "the cable has ended"
+        for name, (device, namespace) in zip(names, (one, other), strict=True):
+            _ip("link", "set", name, "netns", namespace, "name", device)
         yield
-    finally:
-        for namespace in (*(host.namespace for host in made), switch):
-            subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+        process.communicate()
 
 
 @contextmanager

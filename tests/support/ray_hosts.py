@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tests.support.namespaces import Host, allowed, hosts
 
 PORT = 20_000 + os.getpid() % 10_000
 """Each process has its own: Ray takes an address that another namespace has too for that of a running cluster."""
+TRIES = 4
 OPTIONS = ("--block", "--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats")
 
 
@@ -41,12 +42,24 @@ class RayCluster:
         else:
             # A home of its own, in the folder for temporary files that is its own too.
             command = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words, f"--address={self.address}")
+        # On a busy machine Ray may give up within its 30 s. A service manager would start it again too.
+        joined = (reader for _ in range(TRIES) if (reader := self._node(command)) is not None)
+        self._readers.append(next(joined))
+
+    def _node(self, command: Sequence[str]) -> threading.Thread | None:
+        """Start a node. Returns what reads, and forgets, what it prints once it has joined its cluster; None if it has
+        ended before."""
         # An interrupt of this process is none of its nodes, which end in their order.
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=self.environment, start_new_session=True
         )
+        assert process.stdout is not None
         self._processes.append(process)
-        self._readers.append(_started(process))
+        if not any("Ray runtime started" in line for line in process.stdout):
+            return None
+        reader = threading.Thread(target=process.stdout.read, daemon=True)
+        reader.start()
+        return reader
 
     def close(self) -> None:
         for process in reversed(self._processes):
@@ -69,15 +82,6 @@ def ray_cluster(*members: Host) -> Iterator[RayCluster]:
         yield cluster
     finally:
         cluster.close()
-
-
-def _started(process: subprocess.Popen[str]) -> threading.Thread:
-    """Wait until a node has joined its cluster. Returns what reads, and forgets, what it prints from then on."""
-    assert process.stdout is not None
-    assert any("Ray runtime started" in line for line in process.stdout), "the node has ended"
-    reader = threading.Thread(target=process.stdout.read, daemon=True)
-    reader.start()
-    return reader
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from tests.support.cluster_service import answers, placed
@@ -41,11 +42,32 @@ def served(here: Host, ray: RayCluster, home: Path, **variables: str) -> Iterato
         process.communicate()
 
 
+class Repeated:
+    """A run that is made again and again, by a thread."""
+
+    def __init__(self, run: Callable[[], str]) -> None:
+        self._run, self._enough = run, Event()
+        self._thread = ThreadPoolExecutor(1)
+        self._ends = self._thread.submit(self._repeat)
+
+    def _repeat(self) -> list[str]:
+        ends = [self._run()]
+        while not self._enough.is_set():
+            ends.append(self._run())
+        return ends
+
+    def stop(self) -> list[str]:
+        """How all of them ended, as errors' codes."""
+        self._enough.set()
+        return self._ends.result()
+
+
 class Told:
     def __init__(self, found: Service) -> None:
         self._found = found
         self._pool = ThreadPoolExecutor(1)
-        self._run: Future[str] | None = None
+        self._begun: Future[str] | None = None
+        self._repeated: Repeated | None = None
 
     def answer(self, what: str, *given: Any) -> Any:
         match what, given:
@@ -57,7 +79,7 @@ class Told:
                 self._found.ended()
             case "deploy", (name, graph, host):
                 with self._found.client() as client:
-                    client.deploy(codec.dump(graph_named(graph)), placed(graph, host), name)
+                    client.deploy(codec.dump(graph_named(graph)), host and placed(graph, host), name)
             case "refused", (name, graph, host):
                 with self._found.client() as client:
                     try:
@@ -74,11 +96,22 @@ class Told:
             case "watched", (name,):
                 with self._found.client() as client:
                     return watched(client, name)
+            case _:
+                return self._run(what, *given)
+        return None
+
+    def _run(self, what: str, *given: Any) -> Any:
+        match what, given:
             case "begin", (name, task, params):
-                self._run = self._pool.submit(self._ended, name, task, params)
+                self._begun = self._pool.submit(self._ended, name, task, params)
             case "end", ():
-                assert self._run is not None
-                return self._run.result()
+                assert self._begun is not None
+                return self._begun.result()
+            case "repeat", (name, task, params):
+                self._repeated = Repeated(lambda: self._ended(name, task, params))
+            case "repeated", ():
+                assert self._repeated is not None
+                return self._repeated.stop()
             case _:
                 raise ValueError(what)
         return None

@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.deployment import deployed, plan_named
 from tests.support.far_deployment import far_deployment
-from tests.support.namespaces import Host, allowed, two_hosts
+from tests.support.namespaces import Faults, Host, allowed, two_hosts
+from tests.support.namespaces import hosts as connected
 from tests.support.ray_hosts import ray_cluster
 from walkgraph.placement.transports import declared_transports
 
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 TASKS: dict[str, dict[str, Any]] = {"windows": {"items": 11}, "chain": {}, "padded": {}}
 LARGE: dict[str, Any] = {"times": 4, "numbers": 1 << 18}
+SMALL: dict[str, Any] = {"times": 4, "numbers": 1 << 10}
 ENDLESS: dict[str, Any] = {"times": 1_000_000, "numbers": 1 << 12}
 
 
@@ -126,6 +128,20 @@ async def test_a_cut_of_up_to_three_seconds_loses_nothing(hosts: Sequence[Host],
             end, starts = deployment.ask("end", run), deployment.ask("starts")
     assert not ended, "it needs both hosts"
     assert ([end], starts) == (expected, [1, 1])
+
+
+@pytest.mark.parametrize("faults", [Faults(loss=0.2, delay=0.0), Faults(loss=0.0, delay=0.05)], ids=["loss", "delay"])
+async def test_runs_over_a_bad_cable_end_right_or_say_that_their_rank_is_lost(faults: Faults) -> None:
+    expected = await alone("synthetic_loops", {"ferry": SMALL})
+    with connected(2, faults) as bad, far_deployment(*bad, "synthetic_loops", step_deadline=60.0) as deployment:
+        ends: list[Any] = []
+        while len(ends) < 8:
+            ends += deployment.answers({"ferry": SMALL})
+            assert deployment.ask("ready")
+    right = [end for end in ends if end == expected[0]]
+    # Five frames in a row that are lost take TCP longer than a cable may be cut.
+    assert len(right) == len(ends) if faults.loss == 0.0 else right
+    assert {end[0] for end in ends} <= {None, "worker_lost"}
 
 
 async def test_a_longer_cut_ends_runs_and_the_rank_behind_it_is_started_anew(hosts: Sequence[Host]) -> None:
