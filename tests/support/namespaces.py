@@ -36,12 +36,15 @@ class Host:
         mounts = " && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in ("/tmp", "/dev/shm"))
         return self.command("sh", "-c", f'{mounts} && exec "$@"', "sh", *words)
 
+    def pids(self) -> list[int]:
+        """Its processes."""
+        command = ["ip", "netns", "pids", self.namespace]
+        return list(map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()))
+
     def kill(self) -> None:
         """Kill all its processes."""
-        while pids := subprocess.run(
-            ["ip", "netns", "pids", self.namespace], check=True, capture_output=True, text=True
-        ).stdout.split():
-            for pid in map(int, pids):
+        while pids := self.pids():
+            for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     file = os.pidfd_open(pid)
                     signal.pidfd_send_signal(file, signal.SIGKILL)

@@ -22,10 +22,13 @@ OPTIONS = ("--block", "--num-cpus=1", "--object-store-memory=80000000", "--disab
 
 
 class RayCluster:
-    def __init__(self, head: Host) -> None:
+    def __init__(self, head: Host, served: Host) -> None:
+        """`served`: the host with the service, which has the folders of this machine."""
         self.address, self.token = f"{head.address}:{PORT}", secrets.token_hex(32)
-        self._head = head
+        self._head, self._served = head, served
         self._processes: list[subprocess.Popen[str]] = []
+        self._nodes: dict[str, subprocess.Popen[str]] = {}
+        """The last one of each host."""
         self._readers: list[threading.Thread] = []
 
     @property
@@ -34,19 +37,21 @@ class RayCluster:
         return {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
     def start(self, host: Host) -> None:
-        """Have a host join it, the head first. Its node has its name, and folders of its own but for the head's."""
+        """Have a host join it, the head first. Its node has its name, and folders of its own but for the service's."""
         ray = str(Path(sys.executable).parent / "ray")
-        words = ray, "start", f"--node-ip-address={host.address}", f"--node-name={host.name}", *OPTIONS
+        words = [ray, "start", f"--node-ip-address={host.address}", f"--node-name={host.name}", *OPTIONS]
         if host is self._head:
-            command = host.command(*words, "--head", f"--port={PORT}", "--include-dashboard=false")
+            words += ["--head", f"--port={PORT}", "--include-dashboard=false"]
         else:
-            # A home of its own, in the folder for temporary files that is its own too.
-            command = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words, f"--address={self.address}")
+            words += [f"--address={self.address}"]
+        # A home of its own, in the folder for temporary files that is its own too.
+        alone = host.alone("env", "WALKGRAPH_HOME=/tmp/home", *words)
+        command = host.command(*words) if host is self._served else alone
         # On a busy machine Ray may give up within its 30 s. A service manager would start it again too.
-        joined = (reader for _ in range(TRIES) if (reader := self._node(command)) is not None)
+        joined = (reader for _ in range(TRIES) if (reader := self._node(host, command)) is not None)
         self._readers.append(next(joined))
 
-    def _node(self, command: Sequence[str]) -> threading.Thread | None:
+    def _node(self, host: Host, command: Sequence[str]) -> threading.Thread | None:
         """Start a node. Returns what reads, and forgets, what it prints once it has joined its cluster; None if it has
         ended before."""
         # An interrupt of this process is none of its nodes, which end in their order.
@@ -55,11 +60,17 @@ class RayCluster:
         )
         assert process.stdout is not None
         self._processes.append(process)
+        self._nodes[host.name] = process
         if not any("Ray runtime started" in line for line in process.stdout):
             return None
         reader = threading.Thread(target=process.stdout.read, daemon=True)
         reader.start()
         return reader
+
+    def await_end(self, *hosts: Host) -> None:
+        """Wait until the nodes of these hosts have given the cluster up."""
+        for host in hosts:
+            self._nodes[host.name].wait()
 
     def close(self) -> None:
         for process in reversed(self._processes):
@@ -73,9 +84,9 @@ class RayCluster:
 
 
 @contextmanager
-def ray_cluster(*members: Host) -> Iterator[RayCluster]:
-    """Its head is on the first host."""
-    cluster = RayCluster(members[0])
+def ray_cluster(*members: Host, served: Host | None = None) -> Iterator[RayCluster]:
+    """Its head is on the first host, and so is the service unless `served` is another."""
+    cluster = RayCluster(members[0], served or members[0])
     try:
         for host in members:
             cluster.start(host)

@@ -79,6 +79,9 @@ class Told:
                 self._found.ended()
             case "deploy", (name, graph, host):
                 with self._found.client() as client:
+                    # On a busy machine a host that has joined may take longer than it may be silent.
+                    while host and not any(one["name"] == host and one["alive"] for one in client.hosts()):
+                        pass
                     client.deploy(codec.dump(graph_named(graph)), host and placed(graph, host), name)
             case "refused", (name, graph, host):
                 with self._found.client() as client:

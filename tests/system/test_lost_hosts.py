@@ -3,8 +3,10 @@ reason, the deployment waits and says for what, and serves again once the host i
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.safety.plugin import Figure, Scale
+from tests.support.deployment import shared_memory
 from tests.support.far_process import FarProcess
 from tests.support.namespaces import Host, allowed, hosts, two_hosts
 from tests.support.ray_hosts import RayCluster, ray_cluster
@@ -26,6 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not declared_transports()["nixl"].installed, reason="`nixl` is not installed"),
     pytest.mark.skipif(not allowed(), reason="network namespaces are not allowed here"),
 ]
+LONG: dict[str, Any] = {"times": 400, "numbers": 1 << 12}
 FERRY: dict[str, Any] = {"times": 4, "numbers": 1 << 12}
 ENDLESS: dict[str, Any] = {"times": 1_000_000, "numbers": 1 << 12}
 CUT = {"state": "degraded", "reason": "see that host `host1` runs and is reached"}
@@ -65,15 +69,30 @@ class World:
         assert self.service.ask("end") == "worker_lost"
         return time.monotonic() - began
 
+    def workers(self) -> int:
+        """Workers that run on the other host."""
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in self.far.pids()]
+        return sum("walkgraph.worker.child" in command for command in commands)
+
 
 @contextmanager
 def world(home: Path) -> Iterator[World]:
-    with two_hosts() as (here, there), ray_cluster(here, there) as ray, served(here, ray, home) as service:
-        service.ask("deploy", "far", "synthetic_loops", there.name)
-        service.ask("until", "far", {"state": "ready"})
-        made = World(there, ray, service, service.ask("answers", "far", {"ferry": FERRY}))
+    with (
+        two_hosts() as (here, there),
+        ray_cluster(here, there) as ray,
+        served(here, ray, home) as service,
+        deployed(ray, service, there) as made,
+    ):
         yield made
-        service.ask("undeploy", "far")
+
+
+@contextmanager
+def deployed(ray: RayCluster, service: FarProcess, there: Host) -> Iterator[World]:
+    service.ask("deploy", "far", "synthetic_loops", there.name)
+    service.ask("until", "far", {"state": "ready"})
+    made = World(there, ray, service, service.ask("answers", "far", {"ferry": FERRY}))
+    yield made
+    service.ask("undeploy", "far")
 
 
 @pytest.mark.safety("R21")
@@ -113,6 +132,53 @@ def test_a_deployment_waits_for_a_host_that_is_cut_off_or_gone(tmp_path: Path, s
         figure(
             "serves again after the host has joined a service that was killed meanwhile", w.back(), "s", at_most=60.0
         )
+
+
+@pytest.mark.safety("R21")
+def test_a_host_is_killed_at_random_moments(tmp_path: Path, scale: Scale, figure: Figure) -> None:
+    """Its runs end right or say why, the deployment beside has no error, and nothing is left or there twice."""
+    before, chance, ended, back = shared_memory(), random.Random(21), list[float](), list[float]()
+    with world(tmp_path / "home") as w:
+        w.service.ask("deploy", "near", "synthetic_loops", None)
+        w.service.ask("until", "near", {"state": "ready"})
+        w.service.ask("repeat", "near", "spin", {"times": 20})
+        codes = Counter[str]()
+        for _ in range(scale(1, 20)):
+            w.service.ask("begin", "far", "ferry", LONG)
+            time.sleep(chance.random())  # a random moment is what is tested
+            w.far.kill()
+            killed = time.monotonic()
+            codes[w.service.ask("end")] += 1
+            ended.append(time.monotonic() - killed)
+            w.ray.start(w.far)
+            back.append(w.back())
+            assert w.workers() == 1
+        assert codes.keys() <= {"", "worker_lost"}
+        assert set(w.service.ask("repeated")) == {""}
+        w.service.ask("undeploy", "near")
+    assert shared_memory() <= before
+    figure("runs ended after a kill at a random moment within", max(ended), "s", at_most=1.0)
+    figure("serves again after the host has joined, the longest", max(back), "s", at_most=60.0)
+
+
+@pytest.mark.safety("R21")
+def test_a_cluster_whose_head_is_killed(tmp_path: Path, scale: Scale, figure: Figure) -> None:
+    """Runs go on while its nodes wait for the head; once the cluster is there again, the deployment is."""
+    with (
+        hosts(3) as (head, here, there),
+        ray_cluster(head, here, there, served=here) as ray,
+        served(here, ray, tmp_path / "home") as service,
+        deployed(ray, service, there) as w,
+    ):
+        killed = time.monotonic()
+        head.kill()
+        assert w.answers() == w.expected
+        ray.await_end(here, there)
+        figure("nodes end after their head was killed", time.monotonic() - killed, "s")
+        for host in (head, here, there):
+            ray.start(host)
+        figure("serves again after they have joined a new head", w.back(), "s", at_most=60.0)
+        assert w.workers() == 1
 
 
 def test_a_service_with_another_token_says_what_it_lacks(tmp_path: Path) -> None:
