@@ -99,10 +99,10 @@ def test_the_variables_make_settings(pods: dict[str, dict[str, Any]], monkeypatc
     for name, value in environment(pods["service"]).items():
         if isinstance(value, dict):
             value = secrets.get(value.get("secretKeyRef", {}).get("key"), "")
-        monkeypatch.setenv(name, value.replace("$(POD_IP)", "10.0.0.7"))
+        monkeypatch.setenv(name, value.replace("$(POD_IP)", "127.0.0.1"))
     monkeypatch.setenv("WALKGRAPH_HOST", "0.0.0.0")
     found = Settings()
-    assert found.peer_url == f"http://10.0.0.7:{PORT}"
+    assert found.peer_url == f"http://127.0.0.1:{PORT}"
     assert (found.backend, found.ray_address) == ("ray", "walkgraph-head-svc:6379")
     assert found.allowed_hosts[0] == "walkgraph"
     assert found.allowed_hosts[-2:] == ("walkgraph.models.svc.cluster.local", "studio.example")

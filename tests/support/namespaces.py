@@ -84,8 +84,8 @@ def clocks_allowed() -> bool:
 
 @contextmanager
 def hosts(count: int, ahead: int = 0, faults: Faults | None = None) -> Iterator[Sequence[Host]]:
-    """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's. `faults`: of the last
-    host's cable."""
+    """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's. `faults`: those of
+    the last one's cable."""
     switch = f"walkgraph{os.getpid()}.switch"
     made = [Host(f"host{i}", f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
     with _clock(ahead) as clock:
