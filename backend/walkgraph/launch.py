@@ -11,7 +11,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -253,9 +253,9 @@ def _hosts(settings: Settings, server: ForkServerProcess) -> FindHosts:
     return this_machine if settings.backend == "local" else partial(_cluster, server, settings.checkpoint_roots)
 
 
-async def _cluster(server: ForkServerProcess, roots: Sequence[Path]) -> Hardware:
+async def _cluster(server: ForkServerProcess, roots: Sequence[Path], without: Collection[str] = ()) -> Hardware:
     """The hosts of the cluster, once its actor server runs. Raises HostsUnknown, OSError."""
-    return await anyio.to_thread.run_sync(ask_hosts, await server.running(), roots)
+    return await anyio.to_thread.run_sync(ask_hosts, await server.running(), roots, without)
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

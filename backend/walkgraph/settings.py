@@ -95,6 +95,9 @@ class Settings(BaseSettings):
     """`json`: one object per line; `text`: readable lines."""
     studio: bool = True
     """Mount the editor at `/studio` if it is installed."""
+    move_after: float = Field(default=10.0, ge=0, le=3600)
+    """Seconds for which a host of a cluster may be lost before its ranks that may run on any (`any`) are brought to
+    another."""
     run_timeout: float = Field(default=600.0, gt=0, le=86_400)
     """A run's deadline if the client names none."""
     drain_timeout: float = Field(default=30.0, ge=0, le=600)

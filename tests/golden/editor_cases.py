@@ -22,7 +22,7 @@ from walkgraph.graph.ports import accepts, parse_type
 from walkgraph.graph.reading.wellformed import Draft
 from walkgraph.graph.structure import End, Route, WalkStructure, apart, structure
 from walkgraph.resources import bundled
-from walkgraph.service.deployments.palette import shown
+from walkgraph.service.schemas.palette import shown
 
 FILE = Path(__file__).resolve().with_name("editor_cases.json")
 RANDOM_WALKS = 40

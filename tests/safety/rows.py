@@ -60,7 +60,7 @@ ROWS = {
     "R20": Row("Equal seeds", "equal tokens on every placement and after a restart"),
     "R21": Row(
         "A host of a cluster is cut off, or all its processes are killed",
-        "3 s lose nothing; then typed end within 6 s of the cut, 1 s of the kill; back within 60 s",
+        "3 s lose nothing; then typed end within 6 s of the cut, 1 s of the kill; back or on another host in 60 s",
     ),
     "S1": Row("Requests made from the published OpenAPI, 20,000", "no 500; every answer matches the schema"),
     "S2": Row("Mutated graphs, 50,000", "only 2xx and 4xx; ≤ 50 ms each; memory flat"),

@@ -20,12 +20,14 @@ PATIENCE = 120.0
 """Seconds that hosts have to measure their link."""
 
 
-def placed(graph: str, host: str) -> dict[str, Any]:
-    """The graph's bundled placement of two ranks, with the second one on another host."""
+def placed(graph: str, host: str, memory: str | None = None) -> dict[str, Any]:
+    """The graph's bundled placement of two ranks, with the second one on another host. `memory`: of each group."""
     document: dict[str, Any] = json.loads((ROOT / "placements" / f"{graph}_two_ranks.json").read_text())
     for group in document["groups"]:
         if 1 in group["ranks"]:
             group["host"] = host
+        if memory is not None:
+            group["memory"] = memory
     return document
 
 

@@ -91,8 +91,8 @@ class _Conductor:
                         task.add_done_callback(self._starting.discard)
                     case forks.Kill():
                         self._kill(order.rank, order.start)
-                    case forks.AskHosts(roots=roots):
-                        match await self._hosts.told(self._ray, roots):
+                    case forks.AskHosts(roots=roots, without=without):
+                        match await self._hosts.told(self._ray, roots, without):
                             case forks.NoHosts() as none:
                                 self._tell(none)
                             case hosts:

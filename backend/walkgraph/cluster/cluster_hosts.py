@@ -30,14 +30,17 @@ class ClusterHosts:
         self._addresses: dict[str, str] = {}
         self._links = HostLinks(self._measured)
 
-    async def told(self, ray: Any, roots: Sequence[str]) -> list[forks.HostTold] | forks.NoHosts:
+    async def told(
+        self, ray: Any, roots: Sequence[str], without: Collection[str] = ()
+    ) -> list[forks.HostTold] | forks.NoHosts:
         """The hosts, this one first; those that don't answer have no report. `ray`: the module, connected to its
-        cluster. `roots`: the service's folders of checkpoints."""
+        cluster. `roots`: the service's folders of checkpoints. `without`: hosts that are left out."""
         here = ray.get_runtime_context().get_node_id()
         nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
         for lost in self._actors.keys() - nodes.keys():
             del self._actors[lost]
-        order = sorted(nodes, key=lambda node: (node != here, nodes[node]["NodeName"]))
+        asked_for = [node for node in nodes if node == here or nodes[node]["NodeName"] not in without]
+        order = sorted(asked_for, key=lambda node: (node != here, nodes[node]["NodeName"]))
         asked = msgspec.msgpack.encode(roots)
         reports = dict(
             zip(order, await asyncio.gather(*(self._report(ray, node, asked) for node in order)), strict=True)

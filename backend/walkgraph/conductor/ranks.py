@@ -109,6 +109,7 @@ class Ranks:
                 pid=w.pid or None,
                 restarts=w.restarts,
                 reason=w.reason,
+                away=w.away,
             )
             for w in self._workers.values()
         )
@@ -137,7 +138,7 @@ class Ranks:
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
         worker = self._workers[rank]
         if worker.start == start:
-            worker.pid, worker.heard = pid, now
+            worker.pid, worker.heard, worker.away = pid, now, False
 
     def heard(self, rank: Rank, message: m.FromWorker, now: float) -> list[Command]:
         """Handles a worker's message: any is a sign of life; those about the worker itself change its state."""
@@ -177,7 +178,7 @@ class Ranks:
         if worker.start != event.start or worker.pid is None:
             return None
         if worker.parted and event.code not in _TELLS_NOTHING:
-            worker.fault = None
+            worker.fault, worker.away = None, False
         worker.reason = worker.fault or event.reason or f"the worker of rank {event.rank} {_end(event.code)}"
         worker.pid = None
         worker.forget()
@@ -185,7 +186,7 @@ class Ranks:
         recent = [at for at in worker.deaths if now - at < self._limits.restart_window and not worker.served]
         doublings = min(_DOUBLINGS, len(recent) + worker.refused)
         if event.reason:  # it has not died, but waits for its host
-            worker.deaths, worker.refused = recent, worker.refused + 1
+            worker.deaths, worker.refused, worker.away = recent, worker.refused + 1, True
         else:
             worker.deaths, worker.refused = [*recent, now], 0
         if worker.hopeless or (len(recent) >= self._limits.restarts and not event.reason):
@@ -205,7 +206,7 @@ class Ranks:
         worker = self._workers[rank]
         where = f": see that host `{worker.host}` runs and is reached, and it is started again" if worker.host else ""
         worker.fault = worker.fault or f"rank {rank} has ended or is cut off{where}"
-        worker.reason, worker.parted = worker.fault, True
+        worker.reason, worker.parted, worker.away = worker.fault, True, bool(worker.host)
         worker.forget()
         self._connect()  # ranks that waited only for it are ready now
         killed = [] if worker.killed else [worker.kill()]

@@ -71,6 +71,8 @@ class RankRecord:
     """True if a connection with it is lost: nothing of it counts any more but its end."""
     ordered: bool = False
     """True if this start was told what to load."""
+    away: bool = False
+    """True if it waits for its host, until that has started it again."""
 
     @property
     def repeats(self) -> bool:

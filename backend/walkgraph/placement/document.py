@@ -28,6 +28,8 @@ ALL = "*"
 PRECISION = "precision"
 """The parameter of components, and the entry of groups, that chooses a number format."""
 MAX_RANKS = 512
+ANY = "any"
+"""In place of a host's name: the plan chooses the host, and another one once that is lost."""
 CLUSTER = "cluster"
 """The hosts of the service's cluster, named as hardware to assume."""
 UNITS = {
@@ -70,7 +72,8 @@ class Group(Record):
     """Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
     left."""
     host: str | None = Field(default=None, max_length=253)
-    """The host of its ranks. None: that which they or other groups name, or else the one that plans."""
+    """The host of its ranks; `any`: a plan chooses it, and another one once that is lost. None: that which they or
+    other groups name, or else the one that plans."""
     precision: Literal["bf16", "fp8", "int4"] | None = None
     """Number format of those weights of its nodes that may have it, instead of what nodes say. None: what they say."""
 
@@ -84,7 +87,7 @@ class RankDevice(Record):
     rank: int = Field(ge=0, lt=MAX_RANKS)
     device: Annotated[str, Field(pattern=r"^(cpu|cuda:\d{1,3})$")]
     host: str | None = Field(default=None, max_length=253)
-    """The host of this rank, for groups that span several. None: that of its groups."""
+    """The host of this rank, for groups that span several; `any`: a plan chooses it. None: that of its groups."""
 
 
 class Placement(Record):
@@ -98,8 +101,29 @@ class Placement(Record):
     """The transport of all tensors between ranks, even where another is cheaper. None: the cheapest for each edge."""
 
     def host(self, rank: int) -> str | None:
-        """The host that a rank or its groups name; None if none does."""
+        """The host that a rank or its groups name, or `any`; None if none does."""
         return self._hosts.get(rank)
+
+    @property
+    def unpinned(self) -> frozenset[int]:
+        """The ranks whose host is left to the plan (`any`)."""
+        return frozenset(entry.rank for entry in self.ranks if self.host(entry.rank) == ANY)
+
+    def on(self, hosts: Mapping[int, str]) -> "Placement":
+        """The same with these ranks on these hosts, and no group that says `any`."""
+        groups = [group.model_copy(update={"host": None}) if group.host == ANY else group for group in self.groups]
+        return self._placed(groups, {entry.rank: hosts.get(entry.rank, entry.host) for entry in self.ranks})
+
+    def together(self) -> "Placement":
+        """The same as if all ranks were on one host."""
+        return self._placed([group.model_copy(update={"host": None}) for group in self.groups], {})
+
+    def _placed(self, groups: Iterable[Group], hosts: Mapping[int, str | None]) -> "Placement":
+        ranks = (entry.model_copy(update={"host": hosts.get(entry.rank)}) for entry in self.ranks)
+        # A copy of the model would keep what it has cached.
+        return Placement(
+            name=self.name, graph=self.graph, groups=tuple(groups), ranks=tuple(ranks), transport=self.transport
+        )
 
     @cached_property
     def _hosts(self) -> Mapping[int, str]:
@@ -171,11 +195,11 @@ def decode(value: Any) -> Placement:
 
 
 def named_hosts(value: dict[str, Any]) -> set[str]:
-    """The hosts that a document names; empty for one that is none."""
+    """The hosts that a document names, without `any`; empty for one that is none."""
     if faults(value):
         return set()
     placement = decode(value)
-    return {host for entry in placement.ranks if (host := placement.host(entry.rank))}
+    return {host for entry in placement.ranks if (host := placement.host(entry.rank)) and host != ANY}
 
 
 def encode(placement: Placement) -> dict[str, Any]:

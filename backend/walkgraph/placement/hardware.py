@@ -128,6 +128,21 @@ def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:
     return replace(_left_free(hardware, "", taken), others=tuple(others))
 
 
+def released(hardware: Hardware, plan: Plan) -> Hardware:
+    """The hosts as if the processes of a running plan had ended. They may hold less now than the plan lets them."""
+    held = Counter[tuple[str, str]]()
+    for rank in plan.ranks:
+        held[rank.host, rank.device] += sum(size for _, size in rank.budget)
+    others = (_with_more(other, other.host, held) for other in hardware.others)
+    return replace(_with_more(hardware, "", held), others=tuple(others))
+
+
+def _with_more(one: Hardware, host: str, held: Mapping[tuple[str, str], int]) -> Hardware:
+    """`host`: its name in plans."""
+    devices = (replace(d, free=min(d.total, d.free + held.get((host, d.name), 0))) for d in one.devices)
+    return replace(one, devices=tuple(devices))
+
+
 def _left_free(one: Hardware, host: str, taken: Mapping[tuple[str, str], int]) -> Hardware:
     """A host less what is taken. `host`: its name in plans."""
     devices = (replace(d, free=max(0, min(d.free, d.total - taken.get((host, d.name), 0)))) for d in one.devices)

@@ -10,7 +10,7 @@ from walkgraph.placement.capacity.shards import judge_moves, judge_shards
 from walkgraph.placement.compiler.assignment import MOST_ALTERNATIVES, Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.host.named import judge_hosts, place_of
+from walkgraph.placement.host.named import place_of
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
 from walkgraph.placement.transports import Transports, carries_all
 
@@ -30,7 +30,6 @@ def judge(
         yield from _transport(placement.transport, transports, apart=len(hosts) > 1)
     for index, group in enumerate(placement.groups):
         yield from _group(assignment, hardware, group, f"/groups/{index}")
-    yield from judge_hosts(placement, hardware)
     yield from _too_many(assignment)
     yield from judge_shards(assignment, hardware, catalogue)
     yield from _unplaced(assignment)

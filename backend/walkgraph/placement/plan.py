@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.checks.called import with_own
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.budget import Copy, budget
+from walkgraph.placement.choosing.host_choice import choose_hosts
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.host.named import judge_cluster
+from walkgraph.placement.host.named import judge_cluster, judge_hosts
 from walkgraph.placement.judge import judge, judge_plan
 from walkgraph.placement.sizes import Sizes
 from walkgraph.placement.tables import Plan
@@ -62,19 +65,30 @@ def plan(
     (`sizes.find_sizes`). `resident` false: the worker steps every loop, and none runs on the device. `transports`: the
     choice of transports; None: all declared ones.
     """
-    assignment, catalogue = Assignment(graph, placement), with_own(catalogue, graph)
+    catalogue = with_own(catalogue, graph)
     transports = declared_transports() if transports is None else transports
-    problems = list(judge(assignment, hardware, catalogue, transports))
+    chosen = choose_hosts(graph, placement, hardware, catalogue, sizes, transports, resident=resident)
+    assignment = Assignment(graph, chosen.placement)
+    problems = list(judge_hosts(placement, hardware))
+    problems.extend(judge(assignment, hardware, catalogue, transports))
     topologies = {one.host: one.topology for one in hardware.hosts}
-    made = assemble(assignment, catalogue, resident=resident, transports=transports, topologies=topologies)
+    tables = assemble(assignment, catalogue, resident=resident, transports=transports, topologies=topologies)
+    made = _unpinned(tables, placement)
     problems.extend(judge_plan(made))
     if _broken(problems):
-        return PlanResult(None, tuple(problems))
+        return PlanResult(None, (*problems, *chosen.problems))
+    problems.extend(chosen.problems)
     problems.extend(judge_cluster(made, placement, hardware, transports))
     found = budget(assignment, made, hardware, catalogue, sizes, transports)
     problems.extend(found.problems)
     whole = None if _broken(problems) else found.plan
     return PlanResult(whole, tuple(problems), tuple(found.graph_problems), found.copies, found.plan, found.capacities)
+
+
+def _unpinned(plan: Plan, placement: Placement) -> Plan:
+    """The plan with the ranks marked whose host it has chosen."""
+    ranks = (replace(rank, unpinned=rank.rank in placement.unpinned) for rank in plan.ranks)
+    return replace(plan, ranks=tuple(ranks)) if placement.unpinned else plan
 
 
 def _broken(problems: list[Problem]) -> bool:

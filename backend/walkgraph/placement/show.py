@@ -75,7 +75,7 @@ def _rank(plan: Plan, rank: RankPlan, host: Topology) -> Iterator[str]:
     how = ", whole experts" if rank.expert_parallel else ", whole weights" if rank.sequence_parallel else ""
     shard = f"  shard {rank.shards.index(rank.rank) + 1} of {len(rank.shards)}{how}" if rank.shards else ""
     near = "" if node is None else f"  NUMA node {node}"
-    where = f" of {rank.host}" if rank.host else ""
+    where = (f" of {rank.host}" if rank.host else "") + (" (any host)" if rank.unpinned else "")
     yield f"rank {rank.rank}  {rank.device}{where}{near}  {show_bytes(total)}{shard}"
     yield from _wrapped("nodes", [plan.nodes[index].name for index in rank.nodes])
     for name, size in rank.budget:

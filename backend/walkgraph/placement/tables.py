@@ -295,6 +295,8 @@ class RankPlan(Table, frozen=True):
     """The shards hold whole experts; None: a part of each."""
     host: str = ""
     """Empty: the host that plans."""
+    unpinned: bool = False
+    """The placement leaves its host to the plan (`any`), which may choose another one once this is lost."""
 
     @property
     def serving(self) -> Rank:

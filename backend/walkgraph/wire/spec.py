@@ -88,6 +88,8 @@ class RankStatus(Message, frozen=True, tag="rank_status"):
     pid: int | None = None
     restarts: int = 0
     reason: str | None = None
+    away: bool = False
+    """It waits for its host, which isn't reached, or can't start it now."""
 
 
 class Status(Message, frozen=True, tag="status"):

@@ -114,6 +114,37 @@ def test_the_end_of_a_rank_that_was_cut_off_stops_no_plan_that_is_taken_up_since
     assert w.state == "ready"
 
 
+def away(w: World) -> list[Rank]:
+    return [rank.rank for rank in w.statuses[-1].ranks if rank.away]
+
+
+def test_a_rank_is_away_until_its_host_has_started_it_again() -> None:
+    w = Apart()
+    assert away(w) == []
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    assert away(w) == [FAR]
+    w.bury()
+    assert away(w) == [FAR], "its process was killed from here"
+    w.pass_time(1.0)
+    assert away(w) == []
+    w.refuse()
+    assert away(w) == [FAR]
+    w.pass_time(8.0)
+    w.settle()
+    assert (w.state, away(w)) == ("ready", [])
+
+
+def test_a_rank_whose_process_ended_by_itself_is_not_away() -> None:
+    w = Apart()
+    w.handle(Parted(FAR, w.workers[FAR].start))
+    w.bury(3)
+    assert away(w) == []
+    w.pass_time(1.0)
+    w.settle()
+    w.handle(Parted(NEAR, w.workers[NEAR].start))
+    assert away(w) == [], "it is on this host"
+
+
 def test_the_status_of_a_process_that_ended_by_itself_is_the_reason() -> None:
     w = Apart()
     w.handle(Parted(FAR, w.workers[FAR].start))

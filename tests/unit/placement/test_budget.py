@@ -6,7 +6,8 @@ from tests.support.placing import CATALOGUE, GIB, at, duet, hardware, placement,
 from walkgraph.errors import NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.placement.capacity.asked import PAGE
-from walkgraph.placement.capacity.budget import CPU_MARGIN, GPU_MARGIN, RUNS, SMALL_WORKSPACE, show_bytes
+from walkgraph.placement.capacity.budget import RUNS, show_bytes
+from walkgraph.placement.capacity.needs import CPU_MARGIN, GPU_MARGIN, SMALL_WORKSPACE
 from walkgraph.placement.hardware import Hardware, reserve
 from walkgraph.placement.plan import PlanResult, plan
 from walkgraph.placement.sizes import WeightSizes

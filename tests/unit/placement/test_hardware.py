@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from tests.support.placing import GIB, hardware, planned
-from walkgraph.placement.hardware import Device, find_hardware, gpus, reserve
+from walkgraph.placement.hardware import Device, find_hardware, gpus, released, reserve
 
 
 def test_this_host_has_a_cpu_with_memory() -> None:
@@ -77,6 +77,17 @@ class Nvml:
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:
         return f"GPU-{'ab'[handle]}0-11"
+
+
+def test_what_a_plan_holds_is_free_once_its_processes_have_ended() -> None:
+    made = planned(devices=("cpu",))
+    assert made.plan is not None
+    held = sum(size for _, size in made.plan.ranks[0].budget)
+    busy = replace(
+        hardware(), devices=(Device(name="cpu", total=32 * GIB, free=32 * GIB - held - 1),), others=(hardware(cpu=GIB),)
+    )
+    assert [host.devices[0].free for host in released(busy, made.plan).hosts] == [32 * GIB - 1, GIB]
+    assert released(hardware(), made.plan).devices[0].free == 32 * GIB, "no more than there is"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,7 @@ class Cluster:
         self.unknown = 0
         """How often it can't be asked from now on."""
 
-    async def __call__(self) -> Hardware:
+    async def __call__(self, without: Collection[str] = ()) -> Hardware:
         if self.unknown:
             self.unknown -= 1
             raise HostsUnknown("the cluster is away; start its head")

@@ -8,7 +8,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
-from walkgraph.service.observe.readiness import serves
+from walkgraph.service.deployments.versions import serves
 from walkgraph.wire.spec import RankStatus
 
 

@@ -24,6 +24,7 @@ from walkgraph.wire.processes.host_hardware import (
     addresses_of,
     ask_hosts,
     encoded,
+    is_lost,
     network_of,
 )
 
@@ -110,6 +111,20 @@ def test_a_host_that_is_like_the_services_has_no_fault(tmp_path: Path) -> None:
 def test_hosts_of_one_name_are_told(tmp_path: Path) -> None:
     (fault,) = faults_of(tmp_path, report(FAR), name="near")
     assert "several hosts are called `near`; name each its own" in fault
+
+
+def test_a_host_can_not_have_the_name_that_leaves_it_to_the_plan(tmp_path: Path) -> None:
+    (fault,) = faults_of(tmp_path, report(FAR), name="any")
+    assert "host `any` can't be named" in fault
+
+
+def test_a_plan_is_lost_with_a_host_that_it_has_chosen() -> None:
+    unpinned = over("far")
+    unpinned = changed(unpinned, ranks=tuple(changed(rank, unpinned=rank.host == "far") for rank in unpinned.ranks))
+    assert not is_lost(unpinned, NEAR)
+    assert is_lost(unpinned, replace(NEAR, others=()))
+    assert is_lost(unpinned, replace(NEAR, others=(replace(NEAR.others[0], faults=("it doesn't answer",)),)))
+    assert not is_lost(over("far"), replace(NEAR, others=())), "it waits for a host that it names"
 
 
 def test_what_a_host_lacks_is_told(tmp_path: Path) -> None:

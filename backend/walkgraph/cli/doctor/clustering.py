@@ -42,7 +42,7 @@ async def _asked(settings: Settings) -> Hardware:
         server = actor_server(Path(folder), settings)
         try:
             path = await server.running()
-            return await asyncio.to_thread(ask_hosts, path, settings.checkpoint_roots, SECONDS)
+            return await asyncio.to_thread(ask_hosts, path, settings.checkpoint_roots, seconds=SECONDS)
         finally:
             await server.close()
 

@@ -25,7 +25,7 @@ def command(
     from walkgraph.components import catalogue
     from walkgraph.errors import NotFound
     from walkgraph.graph.problems import nearest
-    from walkgraph.service.deployments.palette import shown
+    from walkgraph.service.schemas.palette import shown
 
     known = catalogue()
     if name is not None and name not in known:

@@ -7,73 +7,29 @@ warning.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
 
 from msgspec.structs import replace
 
-from walkgraph.checkpoints.sharding.experts import ExpertParallel
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.asked import PAGE, tokens_asked
+from walkgraph.placement.capacity.allotment import allotted, named_memory
+from walkgraph.placement.capacity.needs import Need, RankNeeds
 from walkgraph.placement.capacity.shards import indivisible
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.compiler.loop_decisions import spanning_ranks
-from walkgraph.placement.document import PRECISION, size_in_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.sizes import MIB, Sizes, WeightSizes, absent
-from walkgraph.placement.tables import EdgePlan, Plan, RankPlan, UsePlan
-from walkgraph.placement.transports import Transports, addressable
+from walkgraph.placement.tables import Plan, RankPlan
+from walkgraph.placement.transports import Transports
 
 RUNS = 32
 """The caches are made for this many of the largest requests at once, where no group names its memory."""
 UNKNOWN_CACHES = 1024 * MIB
 """Bytes for all caches of a rank whose token sizes are unknown, where no group names its memory."""
-SMALL_WORKSPACE = 32 * MIB
-GPU_MARGIN = 1024 * MIB
-"""Bytes for the driver's context, captured graphs and fragmentation."""
-CPU_MARGIN = 16 * MIB
-ROOM_BYTES = 64 * MIB
-"""Bytes of an arena for values that parts of a device loop on several GPUs hand each other."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """The memory that one rank needs."""
-
-    rank: RankPlan
-    memory: int
-    """Bytes that the rank may take."""
-    said: bool
-    """The rank's groups name this memory."""
-    weights: Mapping[str, int]
-    """Weight set -> bytes."""
-    caches: Mapping[int, int]
-    """Paged state -> bytes of a default request."""
-    largest: Mapping[int, int]
-    """Paged state -> bytes of the largest request."""
-    workspace: int
-    margin: int
-    arenas: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Transport -> bytes of GPU memory for tensors that leave by it."""
-    loading: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Weight set -> bytes before any are converted to eight bits; the caches are made after that."""
-
-    @property
-    def arena(self) -> int:
-        return sum(self.arenas.values())
-
-    @property
-    def fixed(self) -> int:
-        return sum(self.weights.values()) + self.arena + self.workspace + self.margin
-
-    @property
-    def least(self) -> int:
-        return max(self.fixed + sum(self.caches.values()), sum(self.loading.values()) + self.margin)
 
 
 @dataclass(frozen=True)
@@ -120,26 +76,10 @@ def budget(
     They add up to the rank's capacity or less; where they don't fit, they are the needs of one default request.
     """
     found = Budgets(plan)
-    known = _known(assignment.graph, sizes, found.graph_problems)
-    demand = {
-        "default": tokens_asked(assignment.graph, plan, largest=False),
-        "largest": tokens_asked(assignment.graph, plan, largest=True),
-    }
-    shards, sharing = cache(partial(_shards, known)), _sharing(plan)
-    sent, spanning = _sent(plan), spanning_ranks(plan)
-    needs = [
-        _need(
-            assignment,
-            plan,
-            _memory(assignment, hardware, sharing[_place(rank)], rank),
-            catalogue,
-            shards(rank.weight_shards, rank.expert_parallel),
-            demand,
-            partial(_arenas, sent.get(rank.rank, ()), transports, spanning=rank.rank in spanning),
-            rank,
-        )
-        for rank in plan.ranks
-    ]
+    known = known_sizes(assignment.graph, sizes, found.graph_problems)
+    every = RankNeeds(assignment.graph, plan, catalogue, known, transports)
+    memory = _memory(assignment, plan, hardware)
+    needs = [every.of(rank, *memory[rank.rank]) for rank in plan.ranks]
     found.problems.extend(indivisible(plan, known, assignment))
     found.problems.extend(_problems(assignment, plan, hardware, needs))
     found.copies = tuple(_copies(plan, needs))
@@ -152,7 +92,8 @@ def budget(
     return found
 
 
-def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, WeightSizes]:
+def known_sizes(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, WeightSizes]:
+    """The sizes of the weight sets that can be found; adds a problem for each other one."""
     known: dict[str, WeightSizes] = {}
     for name, weights in graph.weights.items():
         try:
@@ -160,121 +101,6 @@ def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, Wei
         except InvalidInput as error:
             problems.append(absent(name, weights, error))
     return known
-
-
-# ── needs ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _need(
-    assignment: Assignment,
-    plan: Plan,
-    memory: tuple[int, bool],
-    catalogue: Catalogue,
-    known: Mapping[str, WeightSizes],
-    demand: Mapping[str, Mapping[Rank, Mapping[int, int]]],
-    arenas: Callable[[Mapping[int, int]], dict[str, int]],
-    rank: RankPlan,
-) -> Need:
-    """`memory`: what the rank may take, and True if its groups name it. `known`: sizes of the rank's shards. `arenas`:
-    those of the rank, by its caches."""
-    gpu = rank.device != "cpu"
-    token = _token_bytes(plan, catalogue, known, rank)
-    caches = {
-        # The pool itself needs one page of zeros.
-        kind: {state: (tokens + PAGE) * token.get(state, 0) for state, tokens in ranks.get(rank.serving, {}).items()}
-        for kind, ranks in demand.items()
-    }
-    return Need(
-        rank=rank,
-        memory=memory[0],
-        said=memory[1],
-        weights=_weights(plan, known, rank),
-        caches=caches["default"],
-        largest=caches["largest"],
-        workspace=_workspace(plan, known, rank),
-        margin=GPU_MARGIN if gpu else CPU_MARGIN,
-        arenas=arenas(caches["default"]),
-        loading=_weights(plan, known, rank, kept=False),
-    )
-
-
-def _shards(known: Mapping[str, WeightSizes], count: int, how: ExpertParallel | None) -> dict[str, WeightSizes]:
-    """Sizes on one of `count` shards, or of all where they can't be divided, which is a problem of its own."""
-    return {name: sizes if sizes.indivisible(count, how) else sizes.shard(count, how) for name, sizes in known.items()}
-
-
-def _sent(plan: Plan) -> dict[Rank, list[tuple[UsePlan, EdgePlan]]]:
-    """Rank -> its uses with the edges by which tensors leave them from GPU to GPU."""
-    found: dict[Rank, list[tuple[UsePlan, EdgePlan]]] = {}
-    for walk in plan.walks:
-        for edge in walk.edges:
-            if edge.on_device:
-                use = walk.uses[edge.source.use]
-                found.setdefault(use.rank, []).append((use, edge))
-    return found
-
-
-def _arenas(
-    sent: Sequence[tuple[UsePlan, EdgePlan]], transports: Transports, caches: Mapping[int, int], *, spanning: bool
-) -> dict[str, int]:
-    """Transport -> bytes, as the transports declare them; more where a default request's state is larger that is sent
-    in one piece. `spanning`: the rank has a part of a loop that spans several GPUs."""
-    found: dict[str, int] = {}
-    for use, edge in sent:
-        state = caches.get(use.states[0], 0) if use.op == "export" and not edge.parts else 0
-        found[edge.transport] = max(found.get(edge.transport, transports[edge.transport].arena_bytes), state)
-    if spanning:
-        name = addressable(transports)
-        found[name] = found.get(name, transports[name].arena_bytes) + ROOM_BYTES
-    return found
-
-
-def _itemsize(rank: RankPlan) -> int:
-    return 4 if rank.device == "cpu" else 2
-
-
-def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan, *, kept: bool = True) -> dict[str, int]:
-    """Weight set -> bytes. A part counts once, however many nodes of the rank read it. `kept`: as they are kept, not as
-    they are read before they are converted to eight bits; four bits are converted tensor by tensor."""
-    parts: dict[str, set[str]] = {}
-    formats: dict[tuple[str, str], str] = {}
-    for index in rank.nodes:
-        node = plan.nodes[index]
-        sizes = known.get(node.weights or "")
-        if sizes is not None and node.weights is not None:
-            loaded = sizes.components.get(node.component, ())
-            parts.setdefault(node.weights, set()).update(loaded)
-            precision = str(node.params.get(PRECISION, "bf16"))
-            if kept or precision == "int4":
-                formats |= {(node.weights, part): precision for part in loaded if precision != "bf16"}
-    return {
-        name: sum(known[name].part_bytes(part, _itemsize(rank), formats.get((name, part), "bf16")) for part in names)
-        for name, names in parts.items()
-        if names
-    }
-
-
-def _workspace(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> int:
-    """Bytes of the component with the largest workspace, as one batch runs at a time."""
-    largest = SMALL_WORKSPACE if rank.nodes else 0
-    for index in rank.nodes:
-        sizes = known.get(plan.nodes[index].weights or "")
-        if sizes is not None:
-            largest = max(largest, sizes.workspace.get(plan.nodes[index].component, 0) * _itemsize(rank))
-    return largest
-
-
-def _token_bytes(plan: Plan, catalogue: Catalogue, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[int, int]:
-    """Paged state -> bytes of one token, summed over the nodes bound to it."""
-    found: dict[int, int] = {}
-    for node in plan.nodes:
-        component, sizes = catalogue.get(node.component), known.get(node.weights or "")
-        for use in component.states if component else ():
-            if use.kind == "paged_kv" and use.slot in node.states:
-                size = sizes.caches.get(node.component, 0) * _itemsize(rank) if sizes else use.token_bytes
-                state = node.states[use.slot]
-                found[state] = max(found.get(state, 0), size)
-    return found
 
 
 def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
@@ -292,25 +118,16 @@ def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
 # ── available memory ───────────────────────────────────────────────────────────────────────────
 
 
-def _sharing(plan: Plan) -> dict[tuple[str, str], list[Rank]]:
-    """Host and device -> its ranks."""
-    found: dict[tuple[str, str], list[Rank]] = {}
+def _memory(assignment: Assignment, plan: Plan, hardware: Hardware) -> dict[Rank, tuple[int, bool]]:
+    """Rank -> bytes that it may take, and True if its groups name them."""
+    sharing: dict[tuple[str, str], list[RankPlan]] = {}
     for rank in plan.ranks:
-        found.setdefault(_place(rank), []).append(rank.rank)
+        sharing.setdefault(_place(rank), []).append(rank)
+    found: dict[Rank, tuple[int, bool]] = {}
+    for those in sharing.values():
+        named = {one.rank: named_memory(assignment, one.rank) for one in those}
+        found |= allotted(named, _free(hardware, those[0]))
     return found
-
-
-def _memory(assignment: Assignment, hardware: Hardware, sharing: Sequence[Rank], rank: RankPlan) -> tuple[int, bool]:
-    """Bytes that a rank may take, and True if its groups name them. Ranks without a figure share what the others
-    leave. `sharing`: the ranks of its device."""
-    free = _free(hardware, rank)
-    said = {one: _said(assignment, free, one) for one in sharing}
-    own = said[rank.rank]
-    if own is not None:
-        return own, True
-    shares = sum(1 for size in said.values() if size is None)
-    left = free - sum(size for size in said.values() if size is not None)
-    return max(0, left) // shares, False
 
 
 def _free(hardware: Hardware, rank: RankPlan) -> int:
@@ -326,21 +143,6 @@ def _place(rank: RankPlan) -> tuple[str, str]:
 
 def _device(host: str, name: str) -> str:
     return f"`{name}` of host `{host}`" if host else f"`{name}`"
-
-
-def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
-    """The memory that the groups of a rank name; None if one of them names none."""
-    placement = assignment.placement
-    used = {
-        placed[0]
-        for name, walk in assignment.walks.items()
-        for node in dict.fromkeys(entry.node for entry in walk.entries if entry.node)
-        if (placed := assignment.group(node, name)) is not None and rank in placed[1].ranks
-    }
-    sizes = [placement.groups[index].memory for index in sorted(used)]
-    if not sizes or any(size is None for size in sizes):
-        return None
-    return sum(size_in_bytes(size, free) for size in sizes if size is not None)
 
 
 # ── budgets and problems ────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from walkgraph.graph.problems import Problem
-from walkgraph.placement.document import Placement
+from walkgraph.placement.document import ANY, Placement
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.host.neighbours import hosts_of
 from walkgraph.placement.tables import Plan
@@ -15,7 +15,7 @@ def judge_hosts(placement: Placement, hardware: Hardware) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for place, entries in (("ranks", placement.ranks), ("groups", placement.groups)):
         for index, entry in enumerate(entries):
-            if entry.host is not None:
+            if entry.host not in (None, ANY):
                 at = f"/{place}/{index}/host"
                 first.setdefault(entry.host, at)
                 found = _host(hardware, entry.host, at)
@@ -77,7 +77,7 @@ def _host(hardware: Hardware, name: str, at: str) -> Iterator[Problem]:
 
 def _other(placement: Placement, hardware: Hardware, index: int) -> Iterator[Problem]:
     group = placement.groups[index]
-    if hardware.at(group.host or "") is None:
+    if group.host != ANY and hardware.at(group.host or "") is None:
         return
     named = {entry.rank for entry in placement.ranks if entry.host is not None}
     for rank in group.ranks:

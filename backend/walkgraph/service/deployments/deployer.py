@@ -2,7 +2,7 @@
 
 create   judge, write to the store, start      (what can't be deployed is neither written nor started)
 switch   judge beside the running versions, then hand over to `switching`; it replaces a switch that is under way.
-         Sessions end with the version that holds them.
+         Sessions end with the version that holds them. `moving` does so by itself when a host is lost.
 delete   delete from the store, drain and stop all versions, remove their folders
 """
 
@@ -14,12 +14,14 @@ from typing import Any
 import anyio.to_thread
 
 from walkgraph.errors import Conflict, InvalidInput, NotFound, Overloaded, RunFailed
+from walkgraph.placement.hardware import released
 from walkgraph.placement.tables import Plan
 from walkgraph.service.access.auditing import Act, own, recorded
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.folders import Folders
-from walkgraph.service.deployments.judging import Judged, deployable, judge_anew
+from walkgraph.service.deployments.judging import NO_SPACE, Judged, deployable, judge_anew
 from walkgraph.service.deployments.managed import Managed
+from walkgraph.service.deployments.moving import Moving
 from walkgraph.service.deployments.scratches import Scratches
 from walkgraph.service.deployments.switching import Switching
 from walkgraph.service.deployments.versions import Around, Documents
@@ -31,8 +33,6 @@ from walkgraph.store.session import Store
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
 
-_NO_SPACE = frozenset({"does_not_fit", "device_full"})
-
 
 class Deployer:
     def __init__(self, store: Store, deployments: Deployments, around: Around) -> None:
@@ -40,7 +40,15 @@ class Deployer:
         self._deployments, self._shutdown, self._graphs = deployments, around.shutdown, around.graphs
         self._folders = Folders(around.settings.home)
         self._judging, self._hosts = around.judging, around.hosts
-        self._switching = Switching(around, self._folders, store, around.shutdown)
+        self._switching = Switching(around, self._folders, store, around.shutdown, self._look)
+        self._moving = Moving(
+            self._switching,
+            around.judging,
+            self._judge,
+            deployments.plans,
+            around.shutdown,
+            around.settings.move_after,
+        )
         self.scratches = Scratches(
             deployments, self._switching, around.shutdown, around.judging, self._judge, self._keep_scratch, self.delete
         )
@@ -137,6 +145,7 @@ class Deployer:
     async def close(self, grace: float) -> None:
         """Stops all deployments; they stay in the store."""
         self._shutdown.begin()
+        await self._moving.close()
         await self.scratches.close()
         # A change under way may still start a version; later ones are refused.
         async with self._switching.changing:
@@ -180,6 +189,9 @@ class Deployer:
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────────
 
+    def _look(self, managed: Managed) -> None:
+        self._moving.look(managed)
+
     def _keep_scratch(self, id_: str, owner: str, documents: Documents, judged: Judged) -> Managed:
         return self._keep(id_, documents, time.time(), judged, owner)
 
@@ -191,8 +203,18 @@ class Deployer:
         self._deployments.add(managed)
         return managed
 
-    async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
-        hosts, known = await self._hosts(), await self._graphs.around(graph)
+    async def _judge(
+        self,
+        graph: Any,
+        placement: Any,
+        reserved: list[Plan],
+        without: frozenset[str] = frozenset(),
+        ended: Plan | None = None,
+    ) -> Judged:
+        """As in `moving.JudgeElsewhere`."""
+        hosts, known = await self._hosts(without), await self._graphs.around(graph)
+        if hosts is not None and ended is not None:
+            hosts = released(hosts, ended)
         given = graph, placement, reserved, self._settings.checkpoint_roots, hosts, known
         judged = await anyio.to_thread.run_sync(judge_anew, *given)
         deployable(judged)
@@ -204,7 +226,7 @@ class Deployer:
         try:
             return await self._judge(graph, placement, reserved)
         except Unprocessable as error:
-            if not any(fault.code in _NO_SPACE for fault in error.faults):
+            if not any(fault.code in NO_SPACE for fault in error.faults):
                 raise
             advice = "the version that serves keeps its memory until the new one is ready"
             advice += "; where there is no room for both, undeploy first, then deploy anew"

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple, cast
 
 import anyio.to_thread
 from anyio.lowlevel import RunVar
@@ -32,6 +32,8 @@ from walkgraph.store.tables import DocumentKind
 from walkgraph.wire.answers import documents as answers
 from walkgraph.wire.answers import plans
 
+NO_SPACE = frozenset({"does_not_fit", "device_full", "no_host"})
+"""Problems of plans that need more memory than is free."""
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
 JUDGES = 2
@@ -40,8 +42,12 @@ _judges: RunVar[anyio.CapacityLimiter] = RunVar("judges")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 
 
-FindHosts = Callable[[], Awaitable[Hardware | None]]
-"""Finds the hosts that can be deployed to. None: this machine alone, as `judge` finds it. Raises HostsUnknown."""
+class FindHosts(Protocol):
+    """Finds the hosts that can be deployed to."""
+
+    async def __call__(self, without: Collection[str] = ()) -> Hardware | None:
+        """None: this machine alone, as `judge` finds it. `without`: hosts that are left out. Raises HostsUnknown."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Judged:
         return placements.encode(self.placement) if self.placement else {}
 
 
-async def this_machine() -> None:
+async def this_machine(without: Collection[str] = ()) -> None:
     """The `FindHosts` of a service that deploys to no other."""
 
 

@@ -38,6 +38,9 @@ class Managed:
         """The act that made `next`, until the audit log has its outcome."""
         self.ending: list[Version] = []
         """Former versions that have not ended yet."""
+        self.unmoved: str | None = None
+        """The reason that ranks of a lost host could not be brought to another one; None: nothing was tried, or all
+        went well."""
         self.deleted = False
         self.changed = asyncio.Event()
         """Set and replaced at every change of what `public` returns."""
@@ -103,7 +106,7 @@ class Managed:
             "placement": serving.documents.placement_name,
             "state": self.state,
             "revision": self.revision,
-            "reason": serving.status.reason,
+            "reason": "; ".join(filter(None, (serving.status.reason, self.unmoved))) or None,
             "ranks": _ranks(serving),
             "running": serving.status.running,
             "waiting": serving.status.waiting,
@@ -166,9 +169,12 @@ def _next(version: Version) -> answers.Next:
 
 
 def _ranks(version: Version) -> list[dict[str, Any]]:
-    """Status of a version's ranks, with the devices that its plan gives them."""
-    devices = {entry.rank: entry.device for entry in version.plan.ranks} if version.plan else {}
-    found = [msgspec.to_builtins(rank) | {"device": devices.get(rank.rank)} for rank in version.status.ranks]
-    for rank in found:
-        rank.pop("type", None)
+    """Status of a version's ranks, with the devices and hosts that its plan gives them; no host: the service's own."""
+    planned = {entry.rank: entry for entry in version.plan.ranks} if version.plan else {}
+    found: list[dict[str, Any]] = []
+    for rank in version.status.ranks:
+        entry = planned.get(rank.rank)
+        places = {"device": entry.device if entry else None, "host": (entry.host if entry else "") or None}
+        found.append(msgspec.to_builtins(rank) | places)
+        found[-1].pop("type", None)
     return found

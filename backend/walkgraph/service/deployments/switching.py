@@ -4,7 +4,7 @@ and the failure is shown.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,11 @@ _log = structlog.get_logger("walkgraph.deployments")
 
 
 class Switching:
-    def __init__(self, around: Around, folders: Folders, store: Store, shutdown: Shutdown) -> None:
+    def __init__(
+        self, around: Around, folders: Folders, store: Store, shutdown: Shutdown, look: Callable[[Managed], None]
+    ) -> None:
+        """`look` is called after every change of a version that serves or is to serve."""
+        self._look = look
         self.changing = asyncio.Lock()
         """Held while the stored deployments change."""
         self._around, self._folders, self._store, self._shutdown = around, folders, store, shutdown
@@ -47,9 +51,10 @@ class Switching:
         managed.next.start(after=gone)
         managed.announce()
 
-    def renew(self, managed: Managed, documents: Documents, judged: Judged) -> None:
-        """Replaces the serving version by one in new processes; the former one ends first, at once."""
-        gone = self._end(managed, managed.serving, 0.0)
+    def renew(self, managed: Managed, documents: Documents, judged: Judged, grace: float = 0.0) -> None:
+        """Replaces the serving version by one in new processes; the former one ends first, after `grace` seconds at
+        most, in which its runs may finish."""
+        gone = self._end(managed, managed.serving, grace)
         managed.serving = self._version(managed, documents, judged, managed.ending)
         managed.serving.start(after=gone)
         managed.announce()
@@ -92,6 +97,7 @@ class Switching:
             managed.changing = None
         if version in (managed.serving, managed.next):
             managed.announce()
+            self._look(managed)
 
     async def _tell(self, entry: AuditEntry) -> None:
         """Writes the audit entry of a failed switch, which has no other write."""

@@ -4,7 +4,7 @@ A version knows neither the other versions nor the stored state: `switching` dec
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
 from walkgraph.placement.document import named_hosts
+from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
@@ -37,7 +38,7 @@ from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import read_fault
-from walkgraph.wire.processes.host_hardware import addresses_of, network_of
+from walkgraph.wire.processes.host_hardware import HostsUnknown, addresses_of, is_lost, network_of
 from walkgraph.wire.processes.host_network import HostNetwork
 from walkgraph.wire.questions import Move
 from walkgraph.wire.spec import DeploymentSpec, Limits
@@ -131,6 +132,8 @@ class Version:
         self.label = f"{id_} v{next(_numbers)}"
         """Its name in telemetry packets."""
         self.taking = TakingUp(self, changed)
+        self._hardware = judged.hardware if judged else None
+        """The hosts that were planned for, until its process is first started there."""
         self.graph: Graph | None = judged.graph if judged else None
         """None until it is judged after the service's start."""
         self.plan: Plan | None = judged.plan if judged else None
@@ -215,23 +218,36 @@ class Version:
 
     async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
         """Starts its process. Raises WalkgraphError if it can no longer be deployed."""
-        around, hardware = self._around, None
-        if self.plan is None:
-            # After a restart of the service, the package or the machine may have changed.
-            documents, roots = self.documents, around.settings.checkpoint_roots
-            known = await around.graphs.around(documents.graph)
-            async with around.judging:
-                hardware = await around.hosts()
-                if hardware is not None:
-                    # A placement that was right before the restart waits for its hosts.
-                    addresses_of(named_hosts(documents.placement), hardware)
-                given = documents.graph, documents.placement, around.reserved(), roots, hardware, known
-                judged = await anyio.to_thread.run_sync(judge, *given)
-                self.plan = deployable(judged)
-                self.graph = judged.graph
-        hardware = hardware or await around.hosts()
-        spec = self._spec(self.plan, None if hardware is None else network_of(self.plan, hardware))
+        around = self._around
+        hardware, self._hardware = self._hardware, None
+        if self.plan is not None:
+            hardware = hardware or await around.hosts()
+            if hardware is not None and is_lost(self.plan, hardware):
+                self.plan = None
+        plan = self.plan
+        if plan is None:
+            plan, hardware = await self._judged()
+        spec = self._spec(plan, None if hardware is None else network_of(plan, hardware))
         return await around.spawn(self.directory, spec, self._take, exited), spec
+
+    async def _judged(self) -> tuple[Plan, Hardware | None]:
+        """Judges documents that were right before: after a restart of the service, the package or the machine may have
+        changed; after one of its process, a host may be lost. Raises HostsUnknown while it waits for hosts, and
+        Unprocessable."""
+        around, documents, roots = self._around, self.documents, self._around.settings.checkpoint_roots
+        known = await around.graphs.around(documents.graph)
+        async with around.judging:
+            hardware = await around.hosts()
+            if hardware is not None:
+                addresses_of(named_hosts(documents.placement), hardware)
+            given = documents.graph, documents.placement, around.reserved(), roots, hardware, known
+            judged = await anyio.to_thread.run_sync(judge, *given)
+            without = next((one for one in judged.placement_problems if one.code == "no_host"), None)
+            if without is not None:
+                raise HostsUnknown(without.message)
+            self.plan = deployable(judged)
+            self.graph = judged.graph
+        return self.plan, hardware
 
     def started(self, spec: DeploymentSpec) -> None:
         """Sends the taps, breakpoints and level to its process if they differ from the spec's."""
@@ -297,6 +313,12 @@ class Version:
                     calls.begin(self, run, message)
             case _:
                 self.runs.take(message)
+
+
+def serves(plan: Plan | None, ranks: Iterable[m.RankStatus]) -> bool:
+    """True if runs find replicas of all nodes on ranks that are ready."""
+    ready = {rank.rank for rank in ranks if rank.state == "ready"}
+    return plan is not None and any(ready.issuperset(one.ranks) for one in plan.alternatives)
 
 
 class Questions:

@@ -7,9 +7,9 @@ from fastapi import APIRouter
 
 from walkgraph.components import catalogue, renew
 from walkgraph.errors import NotFound
-from walkgraph.service.deployments.palette import shown
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
+from walkgraph.service.schemas.palette import shown
 
 router = APIRouter(prefix="/api/v1/components", tags=["components"], route_class=StrictRoute)
 

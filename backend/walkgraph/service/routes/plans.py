@@ -111,4 +111,5 @@ def _rank(judged: Judged, plan: Plan, rank: RankPlan) -> answers.PlannedRank:
         kv_bytes=rank.kv_bytes,
         budget=dict(rank.budget),
         capacity=judged.capacities.get(rank.rank, 0),
+        unpinned=rank.unpinned,
     )

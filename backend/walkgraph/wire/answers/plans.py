@@ -58,6 +58,8 @@ class PlannedRank(TypedDict):
     `margin` (driver, graphs, fragmentation)."""
     capacity: int
     """Bytes that the rank may fill."""
+    unpinned: bool
+    """The placement leaves its host to the plan (`any`), which has chosen this one."""
 
 
 class Route(TypedDict):

@@ -68,6 +68,8 @@ class AskHosts(msgspec.Struct, frozen=True, tag="ask_hosts", forbid_unknown_fiel
 
     roots: tuple[str, ...] = ()
     """The service's folders of checkpoints, which the hosts should have too."""
+    without: tuple[str, ...] = ()
+    """Hosts that are not asked, as they are known not to answer."""
 
 
 class LinkTold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,13 +2,14 @@
 
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from walkgraph.errors import Overloaded
+from walkgraph.placement.document import ANY
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.host.host_links import HostLink
 from walkgraph.placement.tables import Plan
@@ -51,15 +52,17 @@ def decoded(report: bytes) -> HostReport:
     return _decoder.decode(report)
 
 
-def ask_hosts(server: Path, roots: Sequence[Path] = (), seconds: float = HOSTS_SECONDS) -> Hardware:
+def ask_hosts(
+    server: Path, roots: Sequence[Path] = (), without: Collection[str] = (), seconds: float = HOSTS_SECONDS
+) -> Hardware:
     """The service's host, with the others of its cluster. Slow. `server`: the socket of the actor server. `roots`: the
-    service's folders of checkpoints. Raises HostsUnknown."""
+    service's folders of checkpoints. `without`: hosts that are left out. Raises HostsUnknown."""
     told: list[forks.HostTold] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
         asked.settimeout(seconds)
         try:
             asked.connect(str(server))
-            forks.send(asked, forks.AskHosts(tuple(map(str, roots))))
+            forks.send(asked, forks.AskHosts(tuple(map(str, roots)), tuple(sorted(without))))
             while not told or told[-1].left:
                 match forks.receive_host(asked):
                     case forks.HostTold() as one:
@@ -80,7 +83,10 @@ def _cluster(told: Sequence[forks.HostTold]) -> Hardware:
     found: list[Hardware] = []
     for one in told:
         twice = f"several hosts are called `{one.name}`; name each its own by `ray start --node-name`"
-        faults = (twice,) if names[one.name] > 1 else ()
+        reserved = (
+            f"host `{one.name}` can't be named, as `{ANY}` leaves the host to the plan; give its node another name"
+        )
+        faults = ((twice,) if names[one.name] > 1 else ()) + ((reserved,) if one.name == ANY else ())
         if one.report:
             report = decoded(one.report)
             faults += host_faults(one.name, report, here, one.skew)
@@ -122,6 +128,15 @@ def network_of(plan: Plan, hardware: Hardware) -> HostNetwork | None:
     if len(names) == 1:
         return None
     return HostNetwork(addresses_of(names, hardware), make_keys())
+
+
+def is_lost(plan: Plan, hardware: Hardware) -> bool:
+    """True if unpinned ranks of a plan are on a host that is gone, or that nothing can be deployed to now."""
+    try:
+        addresses_of({rank.host for rank in plan.ranks if rank.unpinned and rank.host}, hardware)
+    except HostsUnknown:
+        return True
+    return False
 
 
 def addresses_of(names: Iterable[str], hardware: Hardware) -> dict[str, str]:

@@ -12,7 +12,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_peers import PeerMemory
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.budget import ROOM_BYTES
+from walkgraph.placement.capacity.needs import ROOM_BYTES
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.spanning import BetweenParts

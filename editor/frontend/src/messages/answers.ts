@@ -145,6 +145,8 @@ export interface RankShown {
   budget: Record<string, number>;
   /** Bytes that this rank may fill. */
   capacity: number;
+  /** The placement leaves its host to the plan. */
+  unpinned?: boolean;
 }
 
 /** How one edge of a Walk, or a stream, travels. */
@@ -227,6 +229,8 @@ export interface WorkerShown {
   state: string;
   reason: string | null;
   device: string | null;
+  /** null: the service's own. */
+  host?: string | null;
   [other: string]: unknown;
 }
 

@@ -4,7 +4,7 @@ import { ApiError } from "../api/client";
 import { isName } from "../document/names";
 import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Field, Input } from "../ui/kit";
-import { hostOf } from "../document/placement/hosts";
+import { ANY, hostOf } from "../document/placement/hosts";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 import { keepCopy, placementsFor, type StoredPlacement } from "./model/stored";
 import { strings } from "../strings";
@@ -77,7 +77,7 @@ export function summary(placement: PlacementDocument): string {
   const { ranks, groups } = placement;
   const all = ranks.map((entry) => entry.device);
   const devices = (all.length > MOST ? [...new Set(all)] : all).join(", ");
-  const hosts = new Set(ranks.map(({ rank }) => hostOf(placement, rank))).size;
+  const hosts = new Set(ranks.map(({ rank }) => hostOf(placement, rank)).filter((host) => host !== ANY)).size;
   const on = hosts > 1 ? strings.placement.onHosts(hosts) : "";
   const apart = groups.some((group) => group.walks) ? strings.placement.someComponentsByWalk : "";
   return `${ranks.length} ${ranks.length === 1 ? "rank" : "ranks"}${on}: ${devices}${apart}`;

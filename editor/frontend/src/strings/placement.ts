@@ -82,6 +82,8 @@ export const placement = {
   link: (host: string, words: string) => `${words} to ${host}`,
   onHosts: (count: number) => ` on ${count} hosts`,
   onHost: (name: string) => `on ${name}`,
+  onAnyHost: "on any host",
+  onAnyHostNow: (name: string) => `on any host, now ${name}`,
   hostOfRank: (rank: number) => `Host of rank ${rank}`,
   isNotThere: "is not there",
   thePlanAsText: "The plan as text",

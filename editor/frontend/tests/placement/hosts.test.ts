@@ -4,13 +4,14 @@ import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import type { Problem } from "../../src/messages/answers";
 import { addRank, nextDevice, resizeGroup } from "../../src/document/placement/edits";
-import { hostOf, setHost } from "../../src/document/placement/hosts";
+import { ANY, hostOf, setHost } from "../../src/document/placement/hosts";
 import type { Group, PlacementDocument } from "../../src/document/placement/schema.generated";
 import { summary } from "../../src/placement/StoredDialog";
 import { CrossingTable } from "../../src/placement/CrossingTable";
 import { crossingsOf } from "../../src/placement/model/crossings";
 import { fixesOf } from "../../src/placement/model/fixes";
 import { costWords, linkBetween, linkWords } from "../../src/placement/model/costs";
+import { lanesOf } from "../../src/placement/model/lanes";
 import { hostsOf } from "../../src/placement/model/memory";
 import { spotOf } from "../../src/placement/model/problems";
 import { found, graph } from "./plans";
@@ -61,6 +62,41 @@ describe("the host of a rank", () => {
     expect(addRank(one, "cuda:1", "far").placement.ranks[1]).toEqual({ rank: 1, device: "cuda:1", host: "far" });
     expect(nextDevice(one, [], "far")).toBe("cuda:1");
     expect(nextDevice(one, [])).toBe("cpu");
+  });
+});
+
+describe("a rank that may be on any host", () => {
+  const free = setHost(placement([{ nodes: ["*"], ranks: [0] }], null, "far", null), 2, ANY);
+  const lanes = (chosen?: ReadonlyMap<number, string>) =>
+    lanesOf(free, graph, [], "here", chosen).lanes.map(({ rank, host, unpinned }) => [rank, host, unpinned]);
+
+  it("says so in the document", () => {
+    expect(free.ranks[2]).toEqual({ rank: 2, device: "cuda:0", host: "any" });
+    expect(hosts(setHost(free, 2, null))).toEqual([null, "far", null]);
+  });
+
+  it("is drawn in the lane of the host that was chosen, or else of the one that plans", () => {
+    expect(lanes(new Map([[2, "far"]]))).toEqual([
+      [0, "here", false],
+      [1, "far", false],
+      [2, "far", true],
+    ]);
+    expect(lanes()).toEqual([
+      [0, "here", false],
+      [2, "here", true],
+      [1, "far", false],
+    ]);
+    expect(lanes(new Map([[1, "here"]]))[2]).toEqual([1, "far", false]);
+  });
+
+  it("is no host of a stored placement", () => {
+    expect(summary(free)).toBe("3 ranks on 2 hosts: cuda:0, cuda:0, cuda:0");
+  });
+
+  it("is mended where no host has room by naming this machine", () => {
+    const problem: Problem = { code: "no_host", pointer: "/placement/ranks/2/host", message: "", severity: "error" };
+    const [fix] = fixesOf(problem, free, graph, found("ok").plan);
+    expect(fix?.placement && hosts(fix.placement)).toEqual([null, "far", null]);
   });
 });
 

@@ -1,7 +1,10 @@
 // The hosts of ranks: named by a rank itself, or by a group for all of its ranks. Pure.
 import type { Group, PlacementDocument } from "./schema.generated";
 
-/** The host that a rank names, or else the first of its groups that names one; null: the one that plans. */
+/** In place of a host's name: the plan chooses the host. */
+export const ANY = "any";
+
+/** The host that a rank names, or else the first of its groups that names one, or ANY; null: the one that plans. */
 export function hostOf(placement: PlacementDocument, rank: number): string | null {
   const own = placement.ranks.find((entry) => entry.rank === rank)?.host;
   return own ?? placement.groups.find((group) => group.host != null && group.ranks.includes(rank))?.host ?? null;

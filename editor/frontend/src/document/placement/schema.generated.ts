@@ -42,7 +42,8 @@ export type Replicas = number;
  */
 export type Memory = number | string | null;
 /**
- * The host of its ranks. None: that which they or other groups name, or else the one that plans.
+ * The host of its ranks; `any`: a plan chooses it, and another one once that is lost. None: that which they or
+ * other groups name, or else the one that plans.
  */
 export type Host = string | null;
 /**
@@ -53,7 +54,7 @@ export type Groups = Group[];
 export type Rank = number;
 export type Device = string;
 /**
- * The host of this rank, for groups that span several. None: that of its groups.
+ * The host of this rank, for groups that span several; `any`: a plan chooses it. None: that of its groups.
  */
 export type Host1 = string | null;
 export type Ranks1 = RankDevice[];

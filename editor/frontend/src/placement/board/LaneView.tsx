@@ -11,6 +11,7 @@ import { devicesOf, laneMemory } from "../model/memory";
 import { MemoryBar } from "./MemoryBar";
 import { rankColor } from "../model/ranks";
 import type { Drag, DragSource } from "./useDrag";
+import { ANY } from "../../document/placement/hosts";
 import { strings } from "../../strings";
 
 interface LaneProps {
@@ -139,19 +140,21 @@ function Chips({
   );
 }
 
-/** Another host for a rank, where there are several. */
+/** Another host for a rank, or any, where there are several. */
 function HostSelect({ lane, onHost }: { lane: Lane; onHost: LaneProps["onHost"] }) {
   const { hosts } = useBoard();
   const known = hosts.includes(lane.host);
-  const options = known ? hosts : [lane.host, ...hosts];
-  if (options.length < 2) return null;
+  const named = known ? hosts : [lane.host, ...hosts];
+  if (named.length < 2 && !lane.unpinned) return null;
+  const options = named.map((value) => ({ value, label: strings.placement.onHost(value) }));
+  const any = lane.unpinned ? strings.placement.onAnyHostNow(lane.host) : strings.placement.onAnyHost;
   return (
     <Select
       aria-label={strings.placement.hostOfRank(lane.rank)}
       aria-invalid={!known}
-      value={lane.host}
+      value={lane.unpinned ? ANY : lane.host}
       onChange={(host) => onHost(lane.rank, host)}
-      options={options.map((value) => ({ value, label: strings.placement.onHost(value) }))}
+      options={[...options, { value: ANY, label: any }]}
     />
   );
 }

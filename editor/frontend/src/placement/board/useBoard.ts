@@ -6,7 +6,7 @@ import { useEditor, useEditorState } from "../../store/react";
 import { NEW_RANK, type Board } from "./board";
 import type { Action } from "./bits";
 import { broadcasts, crossingsOf, movesOf, type Crossing } from "../model/crossings";
-import { hostOf } from "../../document/placement/hosts";
+import { ANY, hostOf } from "../../document/placement/hosts";
 import { addRank, explicit, nextDevice } from "../../document/placement/edits";
 import { fixesOf } from "../model/fixes";
 import { devicesOf, hostsOf } from "../model/memory";
@@ -60,7 +60,10 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     [documents, planned, graph],
   );
   const hosts = useMemo(() => hostsOf(planned.plan), [planned.plan]);
-  const lanes = useMemo(() => lanesOf(placement, graph, scope, hosts[0]), [placement, graph, scope, hosts]);
+  const lanes = useMemo(() => {
+    const chosen = new Map(planned.plan?.ranks.map(({ rank, host }) => [rank, host]));
+    return lanesOf(placement, graph, scope, hosts[0], chosen);
+  }, [placement, graph, scope, hosts, planned.plan]);
   const sorted = useSorted();
   const crossings = useMemo(
     () => crossingsOf((planned.of ?? documents).graph, planned.plan ?? NOTHING),
@@ -83,7 +86,8 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
   );
   const grow = (current: PlacementDocument, beside: number | undefined) => {
     const host = hostOf(current, beside ?? NaN);
-    const devices = planned.plan ? devicesOf(planned.plan, host ?? hosts[0]) : [];
+    const there = host === ANY ? lanes.lanes.find((lane) => lane.rank === beside)?.host : host;
+    const devices = planned.plan ? devicesOf(planned.plan, there ?? hosts[0]) : [];
     const device = nextDevice(
       current,
       devices.map(({ name }) => name),

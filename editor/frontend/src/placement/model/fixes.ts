@@ -4,7 +4,7 @@ import type { GraphDocument } from "../../document/types";
 import { showBytes } from "../../ui/words";
 import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "../../document/placement/edits";
 import { deviceNamed, named, spotOf } from "./problems";
-import { hostOf, setHost } from "../../document/placement/hosts";
+import { ANY, hostOf, setHost } from "../../document/placement/hosts";
 import { deviceOf, devicesOf } from "./memory";
 import { groupOf, ranksOfNode, walksOfNodes } from "../../document/placement/resolve";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
@@ -41,6 +41,7 @@ const MENDERS: Record<string, Mender> = {
   unknown_host: useThisMachine,
   two_hosts: useThisMachine,
   several_hosts: useThisMachine,
+  no_host: useThisMachine,
   unknown_transport: leaveOutTransport,
   not_installed: leaveOutTransport,
   unsupported: (problem, placement) =>
@@ -169,7 +170,9 @@ function unknownRank(problem: Problem, placement: PlacementDocument, graph: Grap
 function noDevice(problem: Problem, placement: PlacementDocument, graph: GraphDocument, plan: PlanShown): Fix[] {
   const { rank } = spotOf(problem, placement, graph);
   if (rank === null) return [];
-  const host = hostOf(placement, rank) ?? plan.devices[0]?.host;
+  const named = hostOf(placement, rank);
+  const chosen = plan.ranks.find((entry) => entry.rank === rank)?.host;
+  const host = (named === ANY ? chosen : named) ?? plan.devices[0]?.host;
   const here = devicesOf(plan, host).map((device) => ({
     label: strings.placement.use(device.name),
     placement: setDevice(placement, rank, device.name),

@@ -1,7 +1,7 @@
 // Ranks as lanes with the nodes that run there as chips; a node that is on several ranks has a chip on each. Pure.
 import type { GraphDocument } from "../../document/types";
 import { addRank, assign, nextDevice, resizeGroup, setGroup } from "../../document/placement/edits";
-import { hostOf } from "../../document/placement/hosts";
+import { ANY, hostOf } from "../../document/placement/hosts";
 import { ALL, groupOf, ranksOfNode, walksOfNodes, whereabouts } from "../../document/placement/resolve";
 import type { Group, PlacementDocument } from "../../document/placement/schema.generated";
 import { fieldsOf, widthOf, type Width } from "../../document/placement/width";
@@ -33,6 +33,8 @@ export interface Lane {
   rank: number;
   /** Empty: it isn't known. */
   host: string;
+  /** The plan chose the host. */
+  unpinned: boolean;
   device: string;
   chips: Chip[];
   /** New components come here. */
@@ -47,21 +49,24 @@ export interface Lanes {
 }
 
 /**
- * `scope`: show these Walks alone; empty: all, and components that no Walk uses. `here`: the host that plans. Lanes of
- * one host stand together.
+ * `scope`: show these Walks alone; empty: all, and components that no Walk uses. `here`: the host that plans. `chosen`:
+ * the hosts that the plan has for ranks. Lanes of one host stand together.
  */
 export function lanesOf(
   placement: PlacementDocument,
   graph: GraphDocument,
   scope: readonly string[] = [],
   here = "",
+  chosen: ReadonlyMap<number, string> = new Map(),
 ): Lanes {
   const chips = Object.keys(graph.nodes ?? {}).flatMap((node) => chipsOf(placement, graph, node, scope));
   const fallback = placement.groups.findLast((group) => group.nodes.includes(ALL) && group.walks == null);
   const known = placement.ranks.map((entry) => entry.rank);
   const lost = chips.map((chip) => chip.rank).filter((rank) => rank !== null && !known.includes(rank)) as number[];
   const devices = [...placement.ranks, ...[...new Set(lost)].map((rank) => ({ rank, device: "" }))];
-  const hosts = new Map(devices.map(({ rank }) => [rank, hostOf(placement, rank) ?? here]));
+  const unpinned = (rank: number) => hostOf(placement, rank) === ANY;
+  const home = (rank: number) => (unpinned(rank) ? chosen.get(rank) : hostOf(placement, rank)) ?? here;
+  const hosts = new Map(devices.map(({ rank }) => [rank, home(rank)]));
   const order = [...new Set(hosts.values())];
   const at = (rank: number) => order.indexOf(hosts.get(rank) ?? "");
   return {
@@ -70,6 +75,7 @@ export function lanesOf(
       .map(({ rank, device }) => ({
         rank,
         host: hosts.get(rank) ?? "",
+        unpinned: unpinned(rank),
         device,
         chips: chips.filter((chip) => chip.rank === rank),
         isDefault: fallback?.ranks.includes(rank) ?? false,

@@ -2,7 +2,7 @@
 import type { Problem } from "../../messages/answers";
 import { split } from "../../document/pointer";
 import type { GraphDocument } from "../../document/types";
-import { hostOf } from "../../document/placement/hosts";
+import { ANY, hostOf } from "../../document/placement/hosts";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
 
 export interface Spot {
@@ -46,7 +46,7 @@ export function deviceNamed({ message }: Problem): { name?: string; host?: strin
 function rankNamed(problem: Problem, placement: PlacementDocument): number | null {
   if (problem.code === "device_full") {
     const { name, host } = deviceNamed(problem);
-    const at = (rank: number) => host === undefined || hostOf(placement, rank) === host;
+    const at = (rank: number) => host === undefined || [host, ANY].includes(hostOf(placement, rank) ?? "");
     return placement.ranks.find((entry) => entry.device === name && at(entry.rank))?.rank ?? null;
   }
   if (problem.code !== "idle_rank" && problem.code !== "idle_gpu") return null;

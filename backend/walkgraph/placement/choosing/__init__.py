@@ -1,0 +1,1 @@
+"""The hosts of ranks whose placement says `any`."""
