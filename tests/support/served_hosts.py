@@ -24,6 +24,7 @@ from tests.support.ray_hosts import RayCluster
 from tests.support.serving import Service, service
 from walkgraph.client import ProblemError
 from walkgraph.graph import codec
+from walkgraph.placement.document import ANY
 
 
 @contextmanager
@@ -77,12 +78,14 @@ class Told:
                 assert self._found.process is not None
                 self._found.process.kill()
                 self._found.ended()
-            case "deploy", (name, graph, host):
+            case "deploy", (name, graph, host, *memory):
                 with self._found.client() as client:
                     # On a busy machine a host that has joined may take longer than it may be silent.
-                    while host and not any(one["name"] == host and one["alive"] for one in client.hosts()):
+                    while host not in (None, ANY) and not any(
+                        one["name"] == host and one["alive"] for one in client.hosts()
+                    ):
                         pass
-                    client.deploy(codec.dump(graph_named(graph)), host and placed(graph, host), name)
+                    client.deploy(codec.dump(graph_named(graph)), host and placed(graph, host, *memory), name)
             case "refused", (name, graph, host):
                 with self._found.client() as client:
                     try:

@@ -1,10 +1,13 @@
 """A service whose deployment has a rank on another host of a Ray cluster, which is cut off or gone: runs end with a
-reason, the deployment waits and says for what, and serves again once the host is back."""
+reason, the deployment waits and says for what, and serves again once the host is back. A rank that may run on any host
+comes back on another one."""
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
+import select
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from tests.support.far_process import FarProcess
 from tests.support.namespaces import Host, allowed, hosts, two_hosts
 from tests.support.ray_hosts import RayCluster, ray_cluster
 from tests.support.served_hosts import served
+from tests.support.yardstick import patience
 from walkgraph.placement.transports import declared_transports
 
 pytestmark = [
@@ -44,8 +48,8 @@ class World:
     expected: Any
     """The answers of the deployment."""
 
-    def until(self, **wanted: Any) -> None:
-        self.service.ask("until", "far", wanted)
+    def until(self, **wanted: Any) -> Any:
+        return self.service.ask("until", "far", wanted)
 
     def back(self) -> float:
         """Seconds until the deployment serves again."""
@@ -179,6 +183,35 @@ def test_a_cluster_whose_head_is_killed(tmp_path: Path, scale: Scale, figure: Fi
             ray.start(host)
         figure("serves again after they have joined a new head", w.back(), "s", at_most=60.0)
         assert w.workers() == 1
+
+
+@pytest.mark.safety("R21")
+@pytest.mark.parametrize("cut", [True, False], ids=["cut off", "killed"])
+def test_a_rank_that_may_run_on_any_host_comes_back_on_another_one(tmp_path: Path, figure: Figure, cut: bool) -> None:
+    with hosts(3) as made, ray_cluster(*made) as ray, served(made[0], ray, tmp_path / "home") as service:
+        # Two ranks of this memory don't fit on the service's host.
+        service.ask("deploy", "far", "synthetic_loops", "any", "60%")
+        _, rank = service.ask("until", "far", {"state": "ready"})["ranks"]
+        lost, third = sorted(made[1:], key=lambda host: host.name != rank["host"])
+        assert rank["host"] == lost.name
+        w = World(lost, ray, service, service.ask("answers", "far", {"ferry": FERRY}))
+        w.busy()
+        process = os.pidfd_open(rank["pid"])
+        if cut:
+            lost.plug(into=False)
+        else:
+            lost.kill()
+        w.lost()
+        how = "is cut off" if cut else "is killed"
+        figure(f"serves again on another host once one {how}", w.back(), "s", at_most=60.0)
+        lost.plug(into=True)
+        ended, _, _ = select.select([process], [], [], patience(60.0))
+        os.close(process)
+        assert ended, "a rank that has lost its service ends"
+        _, rank = w.until(state="ready")["ranks"]
+        assert rank["host"] == third.name
+        assert w.answers() == w.expected
+        service.ask("undeploy", "far")
 
 
 def test_a_service_with_another_token_says_what_it_lacks(tmp_path: Path) -> None:
