@@ -69,7 +69,7 @@ class StubRank:
             case m.Peers():
                 yield 0.0, self._connected(message.peers)
             case m.Ping():
-                yield 0.0, m.Pong(rank=self.rank, number=message.number)
+                yield 0.0, m.Pong(rank=self.rank, number=message.number, at=time.monotonic())
             case m.Start(run=run):
                 for number in range(outputs if self._first else 0):
                     after = takes * (number + 1) / (outputs + 1)
