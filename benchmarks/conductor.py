@@ -107,37 +107,48 @@ class Stubs:
         self._thread.join()
         self._listener.close()
         self._watched.kill()
-        self._watched.wait()
+        self._watched.communicate()
 
     def _serve(self) -> None:
-        conductor, _ = self._listener.accept()
         contexts = {False: sockets.context(None), True: sockets.context(None, self._network.keys)}
         stubs = dict[Any, StubRank]()
+        conductor, _ = self._listener.accept()
+        try:
+            with conductor:
+                self._answer(conductor, contexts, stubs)
+        finally:
+            for context in contexts.values():
+                sockets.end(context)
+
+    def _answer(
+        self, conductor: socket.socket, contexts: dict[bool, sockets.Context], stubs: dict[Any, StubRank]
+    ) -> None:
+        """Answer what the conductor and its ranks are told, until the end of either. `stubs`: by their sockets, which
+        end with their contexts."""
         numbers, later = count(), list[tuple[float, int, StubRank, m.FromWorker]]()
         poller = zmq.Poller()
         poller.register(conductor, zmq.POLLIN)
-        with conductor:
-            while not self._stop.is_set():
-                wait = 100.0 if not later else max(0.0, 1e3 * (later[0][0] - time.monotonic()))
-                for ready, _ in poller.poll(min(100.0, wait)):
-                    if ready == conductor.fileno():
-                        asked = forks.receive_order(conductor)
-                        if asked is None:
-                            return
-                        if isinstance(asked[0], forks.Kill):
-                            forks.send(conductor, forks.Exited(asked[0].rank, asked[0].start, -signal.SIGKILL))
-                        elif isinstance(asked[0], forks.Fork):
-                            made = self._fork(conductor, asked[0], asked[1], contexts)
-                            stubs[made.socket] = made
-                            poller.register(made.socket, zmq.POLLIN)
-                        continue
-                    stub, now = stubs[ready], time.monotonic()
-                    for _, message in stub.reader.drain():
-                        for after, answer in stub.heard(message, self._args.outputs, self._args.takes):
-                            heapq.heappush(later, (now + after, next(numbers), stub, answer))
-                while later and later[0][0] <= time.monotonic():
-                    _, _, stub, answer = heapq.heappop(later)
-                    stub.say(answer)
+        while not self._stop.is_set():
+            wait = 100.0 if not later else max(0.0, 1e3 * (later[0][0] - time.monotonic()))
+            for ready, _ in poller.poll(min(100.0, wait)):
+                if ready == conductor.fileno():
+                    asked = forks.receive_order(conductor)
+                    if asked is None:
+                        return
+                    if isinstance(asked[0], forks.Kill):
+                        forks.send(conductor, forks.Exited(asked[0].rank, asked[0].start, -signal.SIGKILL))
+                    elif isinstance(asked[0], forks.Fork):
+                        made = self._fork(conductor, asked[0], asked[1], contexts)
+                        stubs[made.socket] = made
+                        poller.register(made.socket, zmq.POLLIN)
+                    continue
+                stub, now = stubs[ready], time.monotonic()
+                for _, message in stub.reader.drain():
+                    for after, answer in stub.heard(message, self._args.outputs, self._args.takes):
+                        heapq.heappush(later, (now + after, next(numbers), stub, answer))
+            while later and later[0][0] <= time.monotonic():
+                _, _, stub, answer = heapq.heappop(later)
+                stub.say(answer)
 
     def _fork(
         self, conductor: socket.socket, order: forks.Fork, files: list[int], contexts: dict[bool, sockets.Context]
