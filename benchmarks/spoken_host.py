@@ -151,7 +151,7 @@ class Served:
         self._links = Links(RANK, 1, dealer, inbox, on_this_host(self._context), Carrier(RANK, {"shm": 1 << 16}))
         emitter = Buffered("omni", "rank 0", level, lambda packet: True)
         self._loop = WorkerLoop(RANK, core, engine, self._links, emitter)
-        dealer.send(codec.encode(m.Pong(rank=RANK, number=0)))
+        dealer.send(codec.encode(m.Pong(rank=RANK, number=0, at=0.0)))
         self._desk.recv_multipart()
         self._seconds = 0.0
 

@@ -133,7 +133,7 @@ async def test_a_cut_of_up_to_three_seconds_loses_nothing(hosts: Sequence[Host],
 @pytest.mark.parametrize("faults", [Faults(loss=0.2, delay=0.0), Faults(loss=0.0, delay=0.05)], ids=["loss", "delay"])
 async def test_runs_over_a_bad_cable_end_right_or_say_that_their_rank_is_lost(faults: Faults) -> None:
     expected = await alone("synthetic_loops", {"ferry": SMALL})
-    with connected(2, faults) as bad, far_deployment(*bad, "synthetic_loops", step_deadline=60.0) as deployment:
+    with connected(2, faults=faults) as bad, far_deployment(*bad, "synthetic_loops", step_deadline=60.0) as deployment:
         ends: list[Any] = []
         while len(ends) < 8:
             ends += deployment.answers({"ferry": SMALL})

@@ -159,10 +159,11 @@ async def settle(service: Running, dice: random.Random) -> Known:
     known.entry = await _answered(service, "POST", "blueprints/entry", {"graph": "shapes", "walk": "decode"})
     await _answered(service, "PUT", f"blueprints/{known.entry['name']}", known.entry)
     known.packed = (await _answered(service, "POST", "blueprints/pack", PACK))["graph"]
-    for label, count in (("POST /api/v1/runs", 6), ("POST /api/v1/keys", 3)):
+    taps = "POST /api/v1/deployments/{deployment}/taps"
+    for label, count in (("POST /api/v1/runs", 6), ("POST /api/v1/keys", 3), (taps, 4)):
         for _ in range(count):
             asked = RIGHT[label](known)
-            answer = await service.http.post(label.split()[1], json=asked.body)
+            answer = await service.http.post(label.split()[1].format(**asked.path), json=asked.body)
             if answer.is_success:
                 known.learn(label, asked, answer.json())
     for _ in range(8):
