@@ -4,6 +4,7 @@ may differ, by time namespaces."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import shutil
@@ -15,6 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+_numbers = itertools.count()
+"""Of the networks that this process makes: several may be there at once."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,9 @@ def clocks_allowed() -> bool:
 def hosts(count: int, ahead: int = 0, faults: Faults | None = None) -> Iterator[Sequence[Host]]:
     """`ahead`: seconds that the monotonic clocks of all but the first are ahead of this machine's. `faults`: those of
     the last one's cable."""
-    switch = f"walkgraph{os.getpid()}.switch"
-    made = [Host(f"host{i}", f"walkgraph{os.getpid()}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
+    network = f"walkgraph{os.getpid()}.{next(_numbers)}"
+    switch = f"{network}.switch"
+    made = [Host(f"host{i}", f"{network}.{i}", "cable", f"10.77.0.{i + 1}") for i in range(count)]
     with _clock(ahead) as clock:
         made[1:] = [replace(host, clock=clock) for host in made[1:]]
         with _joined(switch, made, faults):
