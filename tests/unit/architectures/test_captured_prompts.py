@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 import torch
 
 from walkgraph.abi.states import CausalRows
 from walkgraph.architectures.prompts.captured_prompts import (
     CapturedPrompts,
+    Numbers,
     PromptAnswers,
     PromptForm,
     PromptInputs,
@@ -27,10 +29,10 @@ class Sums(PromptForm):
     def fits(self, to: CausalRows) -> bool:
         return not any(to.before)
 
-    def blank(self, size: int) -> Sequence[int]:
-        return [self.most] * size
+    def blank(self, size: int) -> Numbers:
+        return np.full(size, self.most)
 
-    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
         return padded([index for index, count in enumerate(to.counts) for _ in range(count)], size, self.most)
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
@@ -127,5 +129,5 @@ def test_what_no_graph_holds_is_left_to_a_plain_forward(capture: Recording) -> N
 
 
 def test_numbers_are_padded() -> None:
-    assert padded([1, 2], 4) == [1, 2, 0, 0]
-    assert padded([], 2, -1) == [-1, -1]
+    assert padded([1, 2], 4).tolist() == [1, 2, 0, 0]
+    assert padded([], 2, -1).tolist() == [-1, -1]

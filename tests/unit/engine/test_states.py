@@ -8,7 +8,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageFault
 from walkgraph.engine.kv.attention_backends import AttentionBackends
-from walkgraph.engine.kv.pool import KVPools, Pool, page_bytes, slots_of
+from walkgraph.engine.kv.pool import KVPools, Pool, page_bytes, slots_of, slots_of_each
 from walkgraph.engine.kv.states import StateTable, Transaction
 from walkgraph.engine.kv.transfer import StateTransfer
 
@@ -175,6 +175,14 @@ def test_idle_pools_claim_no_memory_and_slots_follow_pages() -> None:
     assert not pool.k[0].any()
     assert slots_of([2, 4], 14, 18, torch.device("cpu")).tolist() == [46, 47, 64, 65]
     assert slots_of([2], 3, 3, torch.device("cpu")).tolist() == []
+
+
+def test_slots_of_several_sequences_are_those_of_each() -> None:
+    spans = [([2, 4], 14, 18), ([2], 3, 3), ([7, 1, 5], 0, 40)]
+    found = slots_of_each(spans, torch.device("cpu"))
+    for span, slots in zip(spans, found, strict=True):
+        assert torch.equal(slots, slots_of(*span, torch.device("cpu")))
+    assert slots_of_each([], torch.device("cpu")) == []
 
 
 def test_an_import_that_fails_takes_no_pages_and_leaves_what_was_there(states: StateTable) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,7 +88,8 @@ def known_rows(
 def owners(groups: Sequence[Joined], whole: Sequence[int]) -> Tensor:
     """int64 `[T]` on the CPU: the group of each of the tokens that calls feed, of which each has so many."""
     of_call = [index for index, group in enumerate(groups) for _ in group.calls]
-    return torch.tensor(of_call).repeat_interleave(torch.tensor(whole))
+    # By NumPy: torch wakes threads for it, which takes up to milliseconds.
+    return torch.from_numpy(np.repeat(np.array(of_call, np.int64), whole))
 
 
 def counted(
@@ -120,19 +122,19 @@ def counted(
 def segments(unread: Sequence[Unread], device: torch.device, spans: Sequence[float | None] = ()) -> list[Segment]:
     """The segments of calls whose rows follow each other, one for each sequence. `spans`: the positions that each call
     takes, None for one a row; none: all do."""
-    rows = torch.arange(sum(len(one.ids) for one in unread), device=device)
+    sequences = _by_sequence(unread, spans or [None] * len(unread))
+    counts = [sum(len(one.ids) for one, _ in of_one) for of_one in sequences]
+    rows = torch.arange(sum(counts), device=device).split(counts)
     found: list[Segment] = []
-    for of_one in _by_sequence(unread, spans or [None] * len(unread)):
-        count = sum(len(one.ids) for one, _ in of_one)
+    for of_one, mine in zip(sequences, rows, strict=True):
         named = [one.tokens for one, _ in of_one]
         taken = [len(one.ids) if span is None else span for one, span in of_one]
-        mine, rows = rows.split([count, len(rows) - count])
         found.append(
             Segment(
                 state=of_one[0][0].call.states["kv"],
                 rows=mine,
                 mode="causal",
-                advance=count,
+                advance=len(mine),
                 span=None if all(span is None for _, span in of_one) else sum(taken),
                 tokens=None if None in named else [token for part in named for token in part or ()],
             )

@@ -8,13 +8,17 @@ Shape letters: R rows of a graph, P prompts of a graph, N numbers beside its row
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
+"""`[N]`, in host memory."""
 
 
 class PromptInputs(NamedTuple):
@@ -49,11 +53,11 @@ class PromptForm(Protocol):
         """True if a graph serves prompts at these places, provided they are few and short enough."""
         ...
 
-    def blank(self, size: int) -> Sequence[int]:
+    def blank(self, size: int) -> Numbers:
         """The `numbers` of a graph with `size` rows before its first replay."""
         ...
 
-    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
         """The `numbers` for a replay. If they are fewer, the rest stays unchanged and has no effect. `positions`: as
         `CapturedPrompts.read` takes them."""
         ...
@@ -100,8 +104,9 @@ class CapturedPrompts:
             inputs.rows[count:].copy_(rows[:1].expand_as(inputs.rows[count:]))
         inputs.slots[:count].copy_(to.slots)
         inputs.slots[count:].fill_(to.spare)
+        numbers = torch.from_numpy(form.numbers(size, positions, to))
         # From pinned memory, so the copy doesn't wait for the work before it.
-        numbers = torch.tensor(form.numbers(size, positions, to), dtype=torch.int64, pin_memory=inputs.numbers.is_cuda)
+        numbers = numbers.pin_memory() if inputs.numbers.is_cuda else numbers
         inputs.numbers[: len(numbers)].copy_(numbers, non_blocking=True)
         replay()
         prompts, of_rows = answers[0]
@@ -114,7 +119,7 @@ class CapturedPrompts:
         inputs = PromptInputs(
             rows=torch.zeros((size, *like.shape[1:]), dtype=like.dtype, device=device),
             slots=torch.full((size,), to.spare, dtype=torch.int64, device=device),
-            numbers=torch.tensor(form.blank(size), dtype=torch.int64, device=device),
+            numbers=torch.from_numpy(form.blank(size)).to(device),
         )
         answers: list[PromptAnswers] = []
 
@@ -124,6 +129,8 @@ class CapturedPrompts:
         return _Graph(inputs, answers, capture(work, form.what.format(size)))
 
 
-def padded(numbers: Sequence[int], size: int, by: int = 0) -> list[int]:
+def padded(numbers: Sequence[int] | np.ndarray[Any, Any], size: int, by: int = 0) -> Numbers:
     """The numbers, padded to `size` with `by`."""
-    return [*numbers, *[by] * (size - len(numbers))]
+    found = np.full(size, by, np.int64)
+    found[: len(numbers)] = numbers
+    return found

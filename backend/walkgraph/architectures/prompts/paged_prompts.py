@@ -4,13 +4,20 @@ Shape letters: R rows of a graph, P prompts of a graph, A axes of a position, H 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CausalRows, Placed
-from walkgraph.architectures.prompts.captured_prompts import PromptAnswers, PromptForm, PromptInputs, padded
+from walkgraph.architectures.prompts.captured_prompts import (
+    Numbers,
+    PromptAnswers,
+    PromptForm,
+    PromptInputs,
+    padded,
+)
 from walkgraph.layers.attention.few_attention import few_attention
 from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 
@@ -37,19 +44,21 @@ class PagedPrompts(PromptForm):
     def fits(self, to: CausalRows) -> bool:
         return sum(map(len, to.pages)) <= PAGES
 
-    def blank(self, size: int) -> Sequence[int]:
-        return [0] * sum(self._parts(size))
+    def blank(self, size: int) -> Numbers:
+        return np.zeros(sum(self._parts(size)), np.int64)
 
-    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
         _, places, _, lines, _ = self._parts(size)
         tiles = tiles_of(to.counts, to.before, [len(pages) for pages in to.pages])
-        return [
-            sum(to.counts),
-            *padded(torch.tensor(positions, dtype=torch.float32).view(torch.int32).tolist(), places),
-            *padded([count - 1 for count in accumulate(to.counts)], self.most),
-            *padded([*chain(*tiles)], lines),
-            *chain(*to.pages),
-        ]
+        return np.concatenate(
+            (
+                [sum(to.counts)],
+                padded(np.array(positions, np.float32).view(np.int32), places),
+                padded(np.cumsum(to.counts) - 1, self.most),
+                padded(np.array(tiles, np.int64).ravel(), lines),
+                np.array([*chain(*to.pages)], np.int64),
+            )
+        )
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
         rows, places, ends, lines, pages = inputs.numbers.split(self._parts(len(inputs.rows)))

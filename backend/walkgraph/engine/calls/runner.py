@@ -23,7 +23,7 @@ from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.calls.threads import ThreadedWork, Threads
-from walkgraph.engine.device.cuda_streams import HostCopies, Marks, sent
+from walkgraph.engine.device.cuda_streams import HostCopies, Marks, sent_together
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.paged_state import NOTHING
@@ -130,7 +130,7 @@ class Runner:
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = FiniteCheck(outputs, copies)
-                given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
+                given = self._given(calls, outputs, copies)
                 if operator.pure:
                     for call, ports in zip(calls, given, strict=True):
                         self._note(operator, call, ports, copies)
@@ -165,8 +165,7 @@ class Runner:
         if self._faults is not None:
             _reach(self._faults)
         self.digests.watch(calls)
-        for call in calls:
-            _place(call, device, self.digests)
+        _place(calls, device, self.digests)
 
     def _note(self, operator: Operator, call: Call, outputs: Outputs, copies: HostCopies) -> None:
         """Note what the outputs of a deterministic call follow from, and begin to copy those that are to be kept."""
@@ -174,12 +173,22 @@ class Runner:
         if call.content is not None and copies.asynchronous:
             call.copies = {port: copies.to_host(value) for port, value in outputs.items()}
 
-    def _given(self, call: Call, ports: Outputs, copies: HostCopies) -> Outputs:
-        given = {port: value for port, value in ports.items() if port != FINITE}
+    def _given(self, calls: Sequence[Call], outputs: Sequence[Outputs], copies: HostCopies) -> list[Outputs]:
+        """The outputs of each call, in host memory those that are read there."""
+        given = [{port: value for port, value in ports.items() if port != FINITE} for ports in outputs]
         if not copies.asynchronous:
             return given
-        reads = self._reads(call)
-        return {port: copies.to_host(value, reads[port]) if port in reads else value for port, value in given.items()}
+        read = [
+            (ports, port, dtype)
+            for call, ports in zip(calls, given, strict=True)
+            for port, dtype in self._reads(call).items()
+            if port in ports
+        ]
+        for (ports, port, _), value in zip(
+            read, copies.all_to_host([(ports[port], dtype) for ports, port, dtype in read]), strict=True
+        ):
+            ports[port] = value
+        return given
 
 
 def _last_on_states(calls: Sequence[Call]) -> list[bool]:
@@ -213,10 +222,17 @@ def _reach(faults: FaultPoints) -> None:
         raise RuntimeError("a fault was set here")
 
 
-def _place(call: Call, device: torch.device, digests: Digests) -> None:
-    for port, value in call.inputs.items():
-        if isinstance(value, Tensor) and value.device != device:
-            if value.device.type == "cpu" and (value.nbytes <= _SMALL or _is_numbers(value)):
-                call.host[port] = value
-            call.inputs[port] = sent(value, device)
-            digests.same(value, call.inputs[port])
+def _place(calls: Sequence[Call], device: torch.device, digests: Digests) -> None:
+    """Bring the inputs of calls to the device."""
+    away = [
+        (call, port, value)
+        for call in calls
+        for port, value in call.inputs.items()
+        if isinstance(value, Tensor) and value.device != device
+    ]
+    copies = sent_together([value for _, _, value in away], device)
+    for (call, port, value), copy in zip(away, copies, strict=True):
+        if value.device.type == "cpu" and (value.nbytes <= _SMALL or _is_numbers(value)):
+            call.host[port] = value
+        call.inputs[port] = copy
+        digests.same(value, copy)

@@ -11,6 +11,10 @@ import torch
 from torch import Tensor
 
 from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.device.packing import packed, unpacked
+
+_SMALL = 1 << 18
+"""The most bytes of a value that shares a copy with others: a larger one takes longer than its copy's launch."""
 
 
 def sent(value: Tensor, device: torch.device) -> Tensor:
@@ -20,6 +24,16 @@ def sent(value: Tensor, device: torch.device) -> Tensor:
         # Elements of an expanded tensor share memory, and such a tensor can't be pinned.
         value = value.contiguous().pin_memory()
     return value.to(device, non_blocking=True)
+
+
+def sent_together(values: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Like `sent` for each value, with one copy for all small ones of the host."""
+    small = [i for i, value in enumerate(values) if value.device.type == "cpu" and value.nbytes <= _SMALL]
+    if device.type != "cuda" or len(small) < 2:
+        return [sent(value, device) for value in values]
+    together = [values[i] for i in small]
+    copies = dict(zip(small, unpacked(sent(packed(together, pin=True), device), together), strict=True))
+    return [copies[i] if i in copies else sent(value, device) for i, value in enumerate(values)]
 
 
 def listed(numbers: Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
@@ -56,6 +70,26 @@ class HostCopies:
         # The allocator must not reuse the memory before the copy has read it.
         value.record_stream(self._back)
         return target
+
+    def all_to_host(self, values: Sequence[tuple[Any, str | None]]) -> list[Any]:
+        """`to_host` for each value and dtype, with one copy for all small ones of a type."""
+        if self._back is None:
+            return [value for value, _ in values]
+        found, alike = [value for value, _ in values], dict[torch.dtype, list[int]]()
+        for i, (value, dtype) in enumerate(values):
+            if isinstance(value, Tensor) and value.device.type != "cpu":
+                found[i] = value = _in_dtype(value, dtype)
+                alike.setdefault(value.dtype, []).append(i)
+        for places in alike.values():
+            small = [i for i in places if found[i].nbytes <= _SMALL]
+            for i in places if len(small) < 2 else set(places).difference(small):
+                found[i] = self.to_host(found[i])
+            if len(small) > 1:
+                parts = [found[i] for i in small]
+                together = self.to_host(torch.cat([part.reshape(-1) for part in parts]))
+                for i, part in zip(small, together.split([part.numel() for part in parts]), strict=True):
+                    found[i] = part.view(found[i].shape)
+        return found
 
     def mark(self) -> Mark | None:
         """Mark the end of everything launched and copied so far; None if it is done already."""

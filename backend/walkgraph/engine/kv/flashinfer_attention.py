@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from walkgraph.abi.states import CacheShape, CausalRows, Placed
+from walkgraph.engine.device.cuda_streams import sent_together
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, PoolRows, begun_rows, causal_rows
-from walkgraph.engine.kv.pool import Pool, slots_of
+from walkgraph.engine.kv.pool import Pool, numbered_slots
 from walkgraph.layers.attention.flashinfer import GAP
 from walkgraph.layers.attention.paged_blocks import WIDTHS, paged_block_attention
 
@@ -276,14 +278,15 @@ class _DenseRows(PoolRows):
         starts = [0, *accumulate(length + GAP for length in lengths)]
         size = (starts[-1], pool.shape.kv_heads, pool.shape.head_dim)
         self._dense_k, self._dense_v = (torch.empty(size, dtype=pool.shape.dtype, device=pool.device) for _ in range(2))
-        held = [
-            slots_of(placed.pages, 0, length, pool.device) for placed, length in zip(segments, lengths, strict=True)
-        ]
         spans = list(zip(starts, lengths, strict=False))
-        for start, length in spans:
-            self._dense_v[start + length : start + length + GAP].zero_()
-        self._sources = torch.cat(held)
-        self._targets = torch.cat([torch.arange(at, at + n, device=pool.device) for at, n in spans])
+        numbered = (
+            [numbered_slots(placed.pages, 0, length) for placed, length in zip(segments, lengths, strict=True)],
+            [np.arange(at, at + n) for at, n in spans],
+            [np.arange(at + n, at + n + GAP) for at, n in spans],
+        )
+        joined = [torch.from_numpy(np.concatenate(each)) for each in numbered]
+        self._sources, self._targets, gaps = sent_together(joined, pool.device)
+        self._dense_v.index_fill_(0, gaps, 0)
         # The gaps between sequences are passed as sequences without queries.
         ends = [0, *accumulate(placed.new for placed in segments)]
         self._queries = _numbers([0, *(end for end in ends[1:] for _ in range(2))])

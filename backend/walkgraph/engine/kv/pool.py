@@ -77,12 +77,25 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Ten
 
 def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) -> Tensor:
     """int64 slots of the tokens `start <= i < stop` of a sequence."""
-    if stop <= start:
-        return torch.empty(0, dtype=torch.int64, device=device)
-    first = start // PAGE
+    return slots_of_each([(pages, start, stop)], device)[0]
+
+
+def slots_of_each(spans: Sequence[tuple[Sequence[int], int, int]], device: torch.device) -> list[Tensor]:
+    """`slots_of` for several sequences: their pages, start and stop. The tensors are views of one."""
     # Made on the host and sent without waiting for the device; by NumPy, whose calls are short.
+    each = [numbered_slots(*span) for span in spans]
+    if not each:
+        return []
+    return list(sent(torch.from_numpy(np.concatenate(each)), device).split([len(one) for one in each]))
+
+
+def numbered_slots(pages: Sequence[int], start: int, stop: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """`slots_of` on the host."""
+    if stop <= start:
+        return np.empty(0, np.int64)
+    first = start // PAGE
     slots = (np.array(pages[first : -(-stop // PAGE)], np.int64)[:, None] * PAGE + np.arange(PAGE)).ravel()
-    return sent(torch.from_numpy(slots[start - first * PAGE : stop - first * PAGE]), device)
+    return slots[start - first * PAGE : stop - first * PAGE]
 
 
 class PoolInfo(NamedTuple):

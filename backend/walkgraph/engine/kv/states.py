@@ -27,7 +27,7 @@ from walkgraph.engine.kv.paged_state import (
     TokensRead,
     trim,
 )
-from walkgraph.engine.kv.pool import KVPools, Pool, slots_of
+from walkgraph.engine.kv.pool import KVPools, Pool, slots_of, slots_of_each
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixKey
 
 
@@ -386,7 +386,7 @@ class Transaction:
             seen.add((segment.state, segment.sequence))
             placed.append(self._placed(segment, pool))
         self._reservation.copy()
-        return self._table.attention.over(pool, placed)
+        return self._table.attention.over(pool, _with_slots(placed, pool))
 
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, AttentionBackend):
@@ -486,8 +486,14 @@ class Transaction:
             row = self._row(segment.state, segment.sequence) or PagedSequence()
             return PlacedSegment(segment, new, row.pages, row.length, row.content, None)
         row = self._reservation.take(segment.state, segment.sequence, new, pool)
-        slots = slots_of(row.pages, row.length, row.length + new, pool.device)
-        return PlacedSegment(segment, new, row.pages, row.length, row.content, slots)
+        return PlacedSegment(segment, new, row.pages, row.length, row.content, None)
+
+
+def _with_slots(placed: Sequence[PlacedSegment], pool: Pool) -> list[PlacedSegment]:
+    """With the slots of rows that are kept."""
+    kept = [one for one in placed if one.segment.keep]
+    slots = iter(slots_of_each([(one.pages, one.length, one.length + one.new) for one in kept], pool.device))
+    return [one._replace(slots=next(slots)) if one.segment.keep else one for one in placed]
 
 
 def _moved(found: int, tokens: int, *, block: bool, span: float | None) -> float:

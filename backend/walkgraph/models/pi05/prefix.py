@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from walkgraph.abi.operator import Capture
 from walkgraph.abi.states import CausalRows
 from walkgraph.architectures.prompts.captured_prompts import (
     CapturedPrompts,
+    Numbers,
     PromptAnswers,
     PromptForm,
     PromptInputs,
@@ -139,12 +141,13 @@ class PrefixForm(PromptForm):
     def fits(self, to: CausalRows) -> bool:
         return True
 
-    def blank(self, size: int) -> Sequence[int]:
-        return [0, *[size] * MOST, *[0] * size]
+    def blank(self, size: int) -> Numbers:
+        return np.array([0, *[size] * MOST, *[0] * size])
 
-    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Sequence[int]:
+    def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
         """Bounds of each run's rows, followed by positions."""
-        return [*padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts)), *map(int, positions)]
+        bounds = padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts))
+        return np.concatenate((bounds, np.array(positions, np.int64)))
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
         size = len(inputs.rows)

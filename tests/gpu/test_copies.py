@@ -1,0 +1,40 @@
+"""Values that share a copy to or from a device, against a copy of each."""
+
+import pytest
+import torch
+
+from walkgraph.engine.device.cuda_streams import HostCopies, sent_together
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+DTYPES = (torch.int64, torch.bool, torch.float32, torch.bfloat16)
+SHAPES = ((), (1,), (3,), (2, 5), (0,), (700, 700))
+
+
+def values(device: str) -> list[torch.Tensor]:
+    dice = torch.Generator().manual_seed(0)
+    return [torch.randint(0, 2, shape, generator=dice).to(device, dtype) for dtype in DTYPES for shape in SHAPES]
+
+
+def test_values_are_sent_together() -> None:
+    given = [*values("cpu"), torch.ones(3, device="cuda"), torch.arange(5).expand(2, 5)]
+    for one, copy in zip(given, sent_together(given, torch.device("cuda")), strict=True):
+        assert copy.is_cuda
+        assert copy.dtype == one.dtype
+        assert torch.equal(copy.cpu(), one.cpu())
+        assert copy.data_ptr() % 16 == 0
+
+
+def test_values_come_back_together() -> None:
+    copies = HostCopies(torch.device("cuda", 0))
+    given = [(one, "float16" if at % 2 else None) for at, one in enumerate(values("cuda"))]
+    found = copies.all_to_host([*given, ("text", None), (torch.ones(2), None)])
+    mark = copies.mark()
+    assert mark is not None
+    mark.wait()
+    for (one, dtype), copy in zip(given, found, strict=False):
+        wanted = one.half() if dtype and one.is_floating_point() else one
+        assert copy.device.type == "cpu"
+        assert (copy.dtype, copy.shape) == (wanted.dtype, wanted.shape)
+        assert torch.equal(copy, wanted.cpu())
+    assert found[-2] == "text"
+    assert torch.equal(found[-1], torch.ones(2))
