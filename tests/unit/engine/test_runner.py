@@ -197,6 +197,9 @@ class Beside:
     def __init__(self) -> None:
         self.begun: list[torch.Tensor] = []
 
+    def all_to_host(self, values: list[tuple[Any, str | None]]) -> list[Any]:
+        return [self.to_host(value) for value, _ in values]
+
     def to_host(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
