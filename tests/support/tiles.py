@@ -27,9 +27,15 @@ class Case(NamedTuple):
 
 
 def case(
-    counts: list[int], before: list[int], *, padding: int, heads: tuple[int, int, int], dtype: torch.dtype
+    counts: list[int],
+    before: list[int],
+    *,
+    padding: int,
+    heads: tuple[int, int, int],
+    dtype: torch.dtype,
+    height: int = TILE_ROWS,
 ) -> Case:
-    """Sequences of `counts` rows behind `before` tokens; heads: query heads, key heads, width."""
+    """Sequences of `counts` rows behind `before` tokens; heads: query heads, key heads, width; height: of tiles."""
     torch.manual_seed(sum(counts) + sum(heads))
     (queries, groups, width), rows = heads, sum(counts)
     held = [-(-(n + m) // PAGE) for n, m in zip(counts, before, strict=True)]
@@ -42,7 +48,8 @@ def case(
         for cache in (k, v):
             cache[slots[-1]] = torch.randn(count + length, groups, width).to(dtype)
     lines = torch.zeros(rows // TILE_ROWS + len(counts) + 1, 4, dtype=torch.int64)
-    tiles = torch.tensor(tiles_of(counts, before, held))
+    tiles = torch.tensor(tiles_of(counts, before, held, height))
     lines[: len(tiles)] = tiles
     q = torch.randn(rows + padding, queries, width).to(dtype)
-    return Case(q, k, v, Tiles(torch.tensor([rows]), lines, torch.tensor([*chain(*pages)])), counts, before, slots)
+    made = Tiles(torch.tensor([rows]), lines, torch.tensor([*chain(*pages)]), height)
+    return Case(q, k, v, made, counts, before, slots)

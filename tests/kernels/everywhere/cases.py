@@ -13,7 +13,7 @@ from walkgraph.abi.step import PagedRows
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.attention.heads import HeadNorms, HeadTargets, RotaryTable
 from walkgraph.layers.attention.paged_rows import StepArguments
-from walkgraph.layers.attention.tiles import Tiles
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, height_of
 from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 from walkgraph.layers.kernels import (
     append,
@@ -103,8 +103,9 @@ def _one_token(model: str) -> None:
 
 def _few(model: str) -> None:
     heads, groups, width = HEADS[model]
-    tiles = Tiles(_ints(1, dtype=torch.int64), _ints(9, 4, dtype=torch.int64), _ints(64, dtype=torch.int64))
-    few_attention.launch(_bf16(128, heads, width), *_caches(64, groups, width), tiles, PAGE)
+    numbers = _ints(1, dtype=torch.int64), _ints(9, 4, dtype=torch.int64), _ints(64, dtype=torch.int64)
+    for count, height in ((128, TILE_ROWS), (4096, height_of(heads // groups))):
+        few_attention.launch(_bf16(count, heads, width), *_caches(64, groups, width), Tiles(*numbers, height), PAGE)
 
 
 def _narrow() -> None:

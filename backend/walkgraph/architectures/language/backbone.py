@@ -35,7 +35,7 @@ from walkgraph.architectures.language.joined import (
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import draw_language_model, load_language_model
 from walkgraph.architectures.prompts.captured_prompts import CapturedPrompts, PromptAnswers, PromptForm
-from walkgraph.architectures.prompts.paged_prompts import SIZES, PagedPrompts
+from walkgraph.architectures.prompts.paged_prompts import PagedPrompts
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.checkpoints.sharding.language import shardable
 from walkgraph.errors import Refused
@@ -46,6 +46,8 @@ from walkgraph.layers.sampling_params import SamplingParams
 _TOKEN = Row((1,), torch.int64)
 _SHORT = 64
 """Equal prompts of up to this many tokens are computed together: waiting would take longer."""
+_AGAIN = 2048
+"""Up to so many where a captured forward reads them."""
 _LATER = 256
 """The most tokens of a call that may wait for the next one. Longer texts are better read early."""
 _SAMPLING: Sampling = {
@@ -106,7 +108,7 @@ class LanguageBackbone(Operator):
         def read(ids: Tensor, positions: Tensor, ends: Tensor, to: Placed) -> PromptAnswers:
             return PromptAnswers([self._model.read(ids, positions, ends, to)])
 
-        return PagedPrompts(read)
+        return PagedPrompts(read, group=self._model.config.heads // self._model.config.kv_heads)
 
     def caches(self) -> Mapping[str, CacheShape]:
         llm = self._model.config
@@ -135,7 +137,7 @@ class LanguageBackbone(Operator):
     def alike(self, call: Call) -> Hashable:
         """Equal prompts, so that one is computed for all, unless a captured forward reads it again at once."""
         ids = call.inputs.get("ids")
-        if ids is None or len(ids) <= (SIZES[-1] if self._prompts.enabled else _SHORT):
+        if ids is None or len(ids) <= (_AGAIN if self._prompts.enabled else _SHORT):
             return None
         tokens = call.numbers("ids")
         return None if tokens is None else tuple(tokens)

@@ -19,14 +19,19 @@ from walkgraph.architectures.prompts.captured_prompts import (
     padded,
 )
 from walkgraph.layers.attention.few_attention import few_attention
-from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
+from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, height_of, tiles_of
 
-SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 """Rows of a graph, summed over its prompts."""
 MOST = 32
 """The most prompts of a graph."""
 PAGES = 4096
 """The most pages of a graph's prompts and their contexts."""
+_ATTENDED = 16 << 20
+"""The most pairs of a row and a token that it attends, twice. With more, the launches of a plain forward take less time
+than its kernel saves."""
+_MANY = 512
+"""From so many rows on, tiles are as high as they share reads best; below, there would be too few of them."""
 
 Read = Callable[[Tensor, Tensor, Tensor, Placed], PromptAnswers]
 """Rows `[R, ...]`, possibly changed in place, positions float32 `[R]` or `[R, A]`, the last row of each prompt int64
@@ -35,21 +40,29 @@ Read = Callable[[Tensor, Tensor, Tensor, Placed], PromptAnswers]
 
 class PagedPrompts(PromptForm):
     def __init__(
-        self, read: Read, *, axes: int = 1, sizes: Sequence[int] = SIZES, most: int = MOST, what: str = "a prompt"
+        self,
+        read: Read,
+        *,
+        group: int,
+        axes: int = 1,
+        sizes: Sequence[int] = SIZES,
+        most: int = MOST,
+        what: str = "a prompt",
     ) -> None:
-        """`axes`: positions of a row, given row by row."""
-        self._read, self._axes = read, axes
+        """`group`: query heads of a key head; `axes`: positions of a row, given row by row."""
+        self._read, self._group, self._axes = read, group, axes
         self.sizes, self.most, self.what = sizes, most, f"{what} of {{}} rows"
 
     def fits(self, to: CausalRows) -> bool:
-        return sum(map(len, to.pages)) <= PAGES
+        attended = sum(count * (2 * before + count) for count, before in zip(to.counts, to.before, strict=True))
+        return attended <= _ATTENDED and sum(map(len, to.pages)) <= PAGES
 
     def blank(self, size: int) -> Numbers:
         return np.zeros(sum(self._parts(size)), np.int64)
 
     def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
         _, places, _, lines, _ = self._parts(size)
-        tiles = tiles_of(to.counts, to.before, [len(pages) for pages in to.pages])
+        tiles = tiles_of(to.counts, to.before, [len(pages) for pages in to.pages], self._height(size))
         return np.concatenate(
             (
                 [sum(to.counts)],
@@ -65,14 +78,18 @@ class PagedPrompts(PromptForm):
         positions = places.int().view(torch.float32)
         if self._axes > 1:
             positions = positions.view(-1, self._axes)
-        placed = TiledRows(to, inputs.slots, Tiles(rows, lines.view(-1, 4), pages))
+        placed = TiledRows(to, inputs.slots, Tiles(rows, lines.view(-1, 4), pages, self._height(len(inputs.rows))))
         # A copy: what the layers do to rows must not be read by the next replay as padding.
         return self._read(inputs.rows.clone(), positions, ends, placed)
 
     def _parts(self, size: int) -> list[int]:
         """Lengths of the parts of a graph's numbers: the row count, the bits of positions, the last row of each prompt,
         four numbers per tile, pages."""
-        return [1, self._axes * size, self.most, 4 * (-(-size // TILE_ROWS) + self.most - 1), PAGES]
+        return [1, self._axes * size, self.most, 4 * (-(-size // self._height(size)) + self.most - 1), PAGES]
+
+    def _height(self, size: int) -> int:
+        """The most rows of a tile."""
+        return height_of(self._group) if size >= _MANY else TILE_ROWS
 
 
 class TiledRows:

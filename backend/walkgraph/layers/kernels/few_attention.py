@@ -2,7 +2,8 @@
 summed.
 
 A program serves one tile, one key head with all its query heads, and a span of the tile's keys that depends on its
-length on the device. A row that attends no key in a split has the weight `_NOTHING` there.
+length on the device. A row that attends no key in a split has the weight `_NOTHING` there. Where one program has all
+keys of a tile, its part is the result.
 
 Shape letters as in `walkgraph.layers.attention.few_attention`; M: rows of a tile times query heads of a key head,
 padded.
@@ -17,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles
+from walkgraph.layers.attention.tiles import Tiles
 from walkgraph.layers.kernels.gpu import is_compiled
 
 BLOCK, WARPS, STAGES = 64, 8, 3
@@ -54,10 +55,12 @@ def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, sca
 def parts_kernel(
     q, slot_k, slot_v, lines, pages, parts, weights, slot_stride, splits,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, HEADS: tl.constexpr, TILE_ROWS: tl.constexpr, D: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, ON_GPU: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """parts float32 `[R, splits, H, D]`, weights float32 `[R, splits, H]`. HEADS: a power of two >= GROUP."""
-    g, split, line = tl.program_id(0), tl.program_id(1), lines + tl.program_id(2) * 4
+    """parts `[R, splits, H, D]`, float32 or, if WHOLE, of q's type; weights float32 `[R, splits, H]`, not written if
+    WHOLE, as then there is one split. HEADS: a power of two >= GROUP."""
+    # A sequence's last tile has the most keys: it begins first.
+    g, split, line = tl.program_id(0), tl.program_id(1), lines + (tl.num_programs(2) - 1 - tl.program_id(2)) * 4
     first, rows, before = tl.load(line), tl.load(line + 1), tl.load(line + 2)
     if rows == 0:
         return
@@ -94,8 +97,10 @@ def parts_kernel(
     some = total > 0
     total = tl.where(some, total, 1.0)
     part = (row * splits + split) * H + head
-    tl.store(weights + part, tl.where(some, best + tl.log2(total), _NOTHING), mask=mine)
-    tl.store(parts + (part * D)[:, None] + d[None, :], heard / total[:, None], mask=(mine & some)[:, None])
+    if not WHOLE:
+        tl.store(weights + part, tl.where(some, best + tl.log2(total), _NOTHING), mask=mine)
+    heard = (heard / total[:, None]).to(parts.dtype.element_ty)
+    tl.store(parts + (part * D)[:, None] + d[None, :], heard, mask=(mine & some)[:, None])
 
 
 @triton.jit(do_not_specialize=["splits"])
@@ -113,9 +118,9 @@ def sum_kernel(parts, weights, rows, out, splits, H: tl.constexpr, D: tl.constex
     tl.store(out + (row * H + head) * D + d, heard.to(out.dtype.element_ty))
 
 
-def splits_of(rows: int, groups: int) -> int:
+def splits_of(rows: int, groups: int, height: int) -> int:
     """Number of programs per tile and key head."""
-    return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // TILE_ROWS))))
+    return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // height))))
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
@@ -123,21 +128,26 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -
     (rows, heads, width), groups = q.shape, slot_k.shape[1]
     if not q.is_contiguous() or slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
         raise ValueError("queries must be contiguous, and so must keys and values of a slot, with equal strides")
-    splits = splits_of(rows, groups)
-    parts = torch.empty((rows, splits, heads, width), dtype=torch.float32, device=q.device)
-    weights = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
-    out = torch.empty_like(q)
+    splits = splits_of(rows, groups, tiles.height)
+    whole = splits == 1
+    # Padding has no program, and gets zeros.
+    out = torch.zeros_like(q) if whole else torch.empty_like(q)
+    parts = out if whole else torch.empty((rows, splits, heads, width), dtype=torch.float32, device=q.device)
+    weights = out if whole else torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
     parts_kernel[(groups, splits, tiles.lines.shape[0])](
         q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0), splits,
-        **constants(groups, heads // groups, width, page), num_warps=WARPS, num_stages=STAGES,
+        **constants(groups, heads // groups, width, page, tiles.height), WHOLE=whole, num_warps=WARPS,
+        num_stages=STAGES,
     )  # fmt: skip
+    if whole:
+        return out
     sum_kernel[(rows, heads)](parts, weights, tiles.rows, out, splits, H=heads, D=width, MOST=_MOST_SPLITS, num_warps=2)
     return out
 
 
-def constants(groups: int, group: int, width: int, page: int) -> dict[str, Any]:
-    """The compile-time arguments of `parts_kernel`."""
+def constants(groups: int, group: int, width: int, page: int, height: int) -> dict[str, Any]:
+    """The compile-time arguments of `parts_kernel` but for WHOLE."""
     return {
-        "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "TILE_ROWS": TILE_ROWS, "D": width,
+        "GROUPS": groups, "GROUP": group, "HEADS": triton.next_power_of_2(group), "TILE_ROWS": height, "D": width,
         "PAGE": page, "BLOCK": BLOCK, "ON_GPU": is_compiled(),
     }  # fmt: skip

@@ -56,9 +56,8 @@ class Backbone(Operator):
         self._flow: FlowStep | None = None
         self._und: UndRows | None = None
         served = supported(device, dtype, llm.heads, llm.kv_heads, llm.head_dim)
-        self._texts = CapturedPrompts(
-            PagedPrompts(self._read, sizes=TEXT_SIZES, most=TEXTS, what="a text"), capture if served else None
-        )
+        form = PagedPrompts(self._read, group=llm.heads // llm.kv_heads, sizes=TEXT_SIZES, most=TEXTS, what="a text")
+        self._texts = CapturedPrompts(form, capture if served else None)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:

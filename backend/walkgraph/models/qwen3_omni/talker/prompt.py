@@ -107,7 +107,7 @@ class Prompts:
         self._media = torch.tensor(self._config.spoken.media, device=device)
         stack = self._config.stack
         served = supported(device, words.dtype, stack.heads, stack.kv_heads, stack.head_dim)
-        form = PagedPrompts(self._keep, axes=3, what="a spoken prompt")
+        form = PagedPrompts(self._keep, group=stack.heads // stack.kv_heads, axes=3, what="a spoken prompt")
         self._captured = CapturedPrompts(form, capture if served else None)
 
     def prefix(self, call: Call) -> Prefix:
