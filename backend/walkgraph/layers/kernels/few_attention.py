@@ -21,7 +21,9 @@ from torch import Tensor
 from walkgraph.layers.attention.tiles import Tiles
 from walkgraph.layers.kernels.gpu import is_compiled
 
-BLOCK, WARPS, STAGES = 64, 8, 3
+BLOCK, STAGES = 64, 3
+_LINES = 16
+"""Rows of a tile times query heads of a key head for each warp."""
 _PROGRAMS = 128
 """Programs of a launch with full tiles: as many as a GPU runs at once."""
 _MOST_SPLITS = 16
@@ -36,15 +38,20 @@ def _slots(pages, token, stop, PAGE: tl.constexpr):
 
 
 @triton.jit
-def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, scale):
+def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, scale, ALL: tl.constexpr):
     """Add one block to the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `last` [M]: the newest
-    token that a row attends."""
-    slots, there = slots[:, None], (token < stop)[:, None]
-    k = tl.load(here_k + slots, mask=there, other=0.0)
-    v = tl.load(here_v + slots, mask=there, other=0.0)
+    token that a row attends. ALL: every row attends every token of the block."""
+    slots = slots[:, None]
+    if ALL:
+        k, v = tl.load(here_k + slots), tl.load(here_v + slots)
+    else:
+        there = (token < stop)[:, None]
+        k = tl.load(here_k + slots, mask=there, other=0.0)
+        v = tl.load(here_v + slots, mask=there, other=0.0)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-    seen = (token[None, :] <= last[:, None]) & (token < stop)[None, :]
-    scores = tl.where(seen, scores, float("-inf"))
+    if not ALL:
+        seen = (token[None, :] <= last[:, None]) & (token < stop)[None, :]
+        scores = tl.where(seen, scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, 1))
     weight, keep = tl.exp2(scores - higher[:, None]), tl.exp2(best - higher)
     heard = tl.dot(weight.to(v.dtype), v, heard * keep[:, None], input_precision="ieee")
@@ -81,9 +88,15 @@ def parts_kernel(
     slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
     if ON_GPU:
         # Slots are read one iteration ahead: read in the same one, they would use up some of the pipeline stages.
-        for start in tl.range(begin, stop, BLOCK):
+        full = tl.minimum((before + 1) // BLOCK * BLOCK, stop)
+        for start in tl.range(begin, full, BLOCK):
             best, total, heard = _attend(
-                query, here_k, here_v, slots, start + at, stop, last, best, total, heard, scale
+                query, here_k, here_v, slots, start + at, stop, last, best, total, heard, scale, True
+            )
+            slots = _slots(pages, start + BLOCK + at, stop, PAGE) * slot_stride
+        for start in tl.range(tl.maximum(begin, full), stop, BLOCK):
+            best, total, heard = _attend(
+                query, here_k, here_v, slots, start + at, stop, last, best, total, heard, scale, False
             )
             slots = _slots(pages, start + BLOCK + at, stop, PAGE) * slot_stride
     else:
@@ -91,7 +104,7 @@ def parts_kernel(
         while begin < stop:
             slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
             best, total, heard = _attend(
-                query, here_k, here_v, slots, begin + at, stop, last, best, total, heard, scale
+                query, here_k, here_v, slots, begin + at, stop, last, best, total, heard, scale, False
             )
             begin += BLOCK
     some = total > 0
@@ -134,10 +147,10 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -
     out = torch.zeros_like(q) if whole else torch.empty_like(q)
     parts = out if whole else torch.empty((rows, splits, heads, width), dtype=torch.float32, device=q.device)
     weights = out if whole else torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)
+    given = constants(groups, heads // groups, width, page, tiles.height)
     parts_kernel[(groups, splits, tiles.lines.shape[0])](
         q, slot_k, slot_v, tiles.lines, tiles.pages, parts, weights, slot_k.stride(0), splits,
-        **constants(groups, heads // groups, width, page, tiles.height), WHOLE=whole, num_warps=WARPS,
-        num_stages=STAGES,
+        **given, WHOLE=whole, num_warps=max(4, tiles.height * given["HEADS"] // _LINES), num_stages=STAGES,
     )  # fmt: skip
     if whole:
         return out
