@@ -27,7 +27,7 @@ MOST = 32
 """The most prompts of a graph."""
 PAGES = 4096
 """The most pages of a graph's prompts and their contexts."""
-_ATTENDED = 16 << 20
+_ATTENDED = 4 << 20
 """The most pairs of a row and a token that it attends, twice. With more, the launches of a plain forward take less time
 than its kernel saves."""
 _MANY = 512

@@ -148,10 +148,10 @@ def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
     assert read.read(one, [0], to) is None
     fitting = to._replace(pages=[range(PAGES)])
     assert read.read(one, [0], fitting) is not None
-    many = torch.zeros(4096, dtype=torch.int64)
-    long = fitting._replace(slots=many, counts=[4096], before=[0])
-    assert read.read(many, range(4096), long) is not None
-    assert read.read(many, range(4096), long._replace(before=[8])) is None
+    many = torch.zeros(2048, dtype=torch.int64)
+    long = fitting._replace(slots=many, counts=[2048], before=[0])
+    assert read.read(many, range(2048), long) is not None
+    assert read.read(many, range(2048), long._replace(before=[8])) is None
 
 
 def test_where_causal_rows_go_and_what_they_see(both: Both) -> None:
