@@ -3,12 +3,15 @@
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.host_forks import HostForks
 from tests.support.tcp_ports import listening
+from walkgraph.conductor.client import Limits
 from walkgraph.placement.transports import declared_transports
 
 pytestmark = [
@@ -50,6 +53,16 @@ async def test_ranks_listen_on_this_machine_alone() -> None:
     async with deployed(*plan_named("synthetic_loops", transport="nixl")) as deployment:
         found = [address for rank in (0, 1) for address, _ in listening(deployment.pid(rank))]
         assert set(found) == {"127.0.0.1"}
+
+
+async def test_a_network_that_is_not_there_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UCX_NET_DEVICES", "nothing0")
+    forks = HostForks(tmp_path, [[]], {0: 0, 1: 0})
+    plan = plan_named("synthetic_loops", transport="nixl")
+    async with deployed(*plan, Limits(restarts=0), ready=False, forks=forks) as deployment:
+        await deployment.until(lambda: deployment.process.status is not None and deployment.status.state == "failed")
+        assert "failed: UCX, by which NIXL sends, finds no network here" in (deployment.status.reason or "")
+    forks.close()
 
 
 @pytest.mark.parametrize("lost", [0, 1])

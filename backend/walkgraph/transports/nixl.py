@@ -35,6 +35,7 @@ import msgspec
 import numpy as np
 
 from walkgraph.ids import Rank
+from walkgraph.memory.device import Unavailable
 from walkgraph.placement.transports import TransportDeclaration
 from walkgraph.transports.base import (
     ALIGN,
@@ -318,14 +319,20 @@ class _Network:
     """A NIXL agent with one backend, UCX, whose thread answers peers while this process computes."""
 
     def __init__(self, name: str) -> None:
-        """`name`: no other agent has it."""
+        """`name`: no other agent has it. Raises Unavailable if UCX finds no network that it may use."""
         # NIXL's own wrapper has no setting for its thread's delay.
         self._nixl: Any = importlib.import_module(f"{_PACKAGE}._bindings")
         config = self._nixl.nixlAgentConfig()
         config.useProgThread, config.pthrDelay = True, _THREAD_MICROSECONDS
         config.syncMode = self._nixl.NIXL_THREAD_SYNC_NONE
         self._agent: Any = self._nixl.nixlAgent(name, config)
-        self._backends = [self._agent.createBackend("UCX", {})]
+        try:
+            self._backends = [self._agent.createBackend("UCX", {})]
+        except self._nixl.nixlBackendError as error:
+            raise Unavailable(
+                "UCX, by which NIXL sends, finds no network here that it may use; see what `UCX_NET_DEVICES` and "
+                "`UCX_TLS` leave it, and what it logs with `UCX_LOG_LEVEL=info`"
+            ) from error
         self._met = Counter[str]()
         """Agent of a peer -> how often it was met and not forgotten."""
         kinds = ("RemoteDisconnect", "Backend", "Cancelled", "NotFound", "Unknown")

@@ -49,6 +49,8 @@ from walkgraph.worker.shards.membership import join, links_of
 from walkgraph.worker.shards.shard_links import OtherLinks
 
 _PROGRESS_SECONDS = 0.1
+_LAST_WORDS = 200
+"""Milliseconds for unsent messages at exit."""
 _BESIDE_A_GPU = 4
 """The most threads of a rank with a GPU."""
 _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", "capture": "capture"}
@@ -75,7 +77,12 @@ def serve(directory: Path, rank: Rank, start: int, ports: Ports | None = None) -
     opened = arenas(spec.plan, rank, spec.limits.arena_bytes, transports)
     # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(transports[name].on_device for name in opened) else None
-    carrier = Carrier(rank, opened, memory, faults, apart=apart(spec.plan, rank))
+    try:
+        carrier = Carrier(rank, opened, memory, faults, apart=apart(spec.plan, rank))
+    except WalkgraphError as error:
+        _fail(conductor, rank, str(error))
+        context.destroy(linger=_LAST_WORDS)
+        raise
     post = WorkerPost(directory, rank, start) if ports is None else None
     connect = addresses.connect(context)
     links = links_of(here)(rank, start, conductor, inbox, connect, carrier, Places.of(spec.plan), post)
@@ -91,7 +98,7 @@ def serve(directory: Path, rank: Rank, start: int, ports: Ports | None = None) -
         for peer in links.peers.known:
             process.parts.gone(peer)
         links.close()
-        context.destroy(linger=200)
+        context.destroy(linger=_LAST_WORDS)
 
 
 @dataclass
@@ -219,11 +226,15 @@ def run(loop: WorkerLoop, rank: Rank, links: Links, turns: Callable[[WorkerLoop]
         turns(loop)
     except (Exception, GroupBroken) as raised:
         ours = isinstance(raised, WalkgraphError | GroupBroken)
-        what = str(raised) if ours else f"`{type(raised).__name__}`; see its log"
-        error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
         links.conductor.flush()
-        _send(links.conductor.socket, m.Faulted(rank=rank, error=error))
+        _fail(links.conductor.socket, rank, str(raised) if ours else f"`{type(raised).__name__}`; see its log")
         raise
+
+
+def _fail(conductor: sockets.Socket, rank: Rank, what: str) -> None:
+    """Tell the conductor why this process ends."""
+    error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
+    _send(conductor, m.Faulted(rank=rank, error=error))
 
 
 def _load_order(links: Links) -> m.Load:
