@@ -33,7 +33,7 @@ class Both:
 
     def __init__(self, preset: str) -> None:
         self.replays = Replays()
-        self.plain, self.fast = (Forwards(self._backbone(preset, capture), 200) for capture in (None, self.replays))
+        self.plain, self.fast = (Forwards(self._backbone(preset, capture), 500) for capture in (None, self.replays))
 
     def fed(self, values: Mapping[str, Tensor]) -> None:
         calls = [
@@ -93,6 +93,7 @@ def test_what_remains_behind_a_cached_prefix_is_read_by_a_small_graph(both: Both
 
 
 def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
-    both.fed({"a": text(SIZES[-1] + 1)})
-    both.fed({str(at): text(1, at) for at in range(MOST + 1)})
+    both.fed({str(at): text(SIZES[-1] // MOST + 1, at) for at in range(MOST)})
+    both.fed({"long": text(2050)})
+    both.fed({f"short {at}": text(1, at) for at in range(MOST + 1)})
     assert both.replays.sizes == []

@@ -108,7 +108,8 @@ class Thinker(LanguageBackbone):
         return {**super().answers(token, fed), "said": fed.masked_fill(self.is_end(fed), -1)[:, None]}
 
     def prompt_form(self) -> PromptForm:
-        return PagedPrompts(self._read_packed, group=self._config.llm.heads // self._config.llm.kv_heads, axes=AXES)
+        llm = self._model.config
+        return PagedPrompts(self._read_packed, group=llm.heads // llm.kv_heads, axes=AXES)
 
     def had(self, call: Call, port: str, states: Reuses) -> Reused:
         if not is_media(call):
