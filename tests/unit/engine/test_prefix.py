@@ -365,7 +365,7 @@ def test_token_ids_are_read_where_no_device_is_waited_for() -> None:
     wanted = {"ids": [1, 2], "x": None, "grid": None, "there": None, "absent": None, "large": None}
     for _ in range(2):
         assert {port: one.numbers(port) for port in wanted} == wanted
-        _place(one, torch.device("meta"), Digests())
+        _place([one], torch.device("meta"), Digests())
         assert one.inputs["ids"].is_meta
     # Beside integers, what is small.
     assert list(one.host) == ["ids", "x", "grid", "many"]
