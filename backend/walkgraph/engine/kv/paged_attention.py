@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.states import CausalRows, Placed, Segment
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
-from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.pool import Pool, slots_of_each
 
 
 class PlacedSegment(NamedTuple):
@@ -34,6 +34,13 @@ class PlacedSegment(NamedTuple):
     """Identifies the context's keys and values."""
     slots: Tensor | None
     """int64 `[new]`: the slots of kept rows; None for scratch."""
+
+
+def with_slots(segments: Sequence[PlacedSegment], pool: Pool) -> list[PlacedSegment]:
+    """The segments, with the slots of the rows that are kept."""
+    kept = [one for one in segments if one.segment.keep]
+    slots = iter(slots_of_each([(one.pages, one.length, one.length + one.new) for one in kept], pool.device))
+    return [one._replace(slots=next(slots)) if one.segment.keep else one for one in segments]
 
 
 def causal_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:

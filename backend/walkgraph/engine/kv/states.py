@@ -15,7 +15,7 @@ from walkgraph.abi.states import Attention, Segment
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
 from walkgraph.engine.kv.attention_backends import AttentionBackend, AttentionBackends
 from walkgraph.engine.kv.limits import StateLimits
-from walkgraph.engine.kv.paged_attention import PlacedSegment
+from walkgraph.engine.kv.paged_attention import PlacedSegment, with_slots
 from walkgraph.engine.kv.paged_state import (
     CONTENTS,
     NOTHING,
@@ -27,7 +27,7 @@ from walkgraph.engine.kv.paged_state import (
     TokensRead,
     trim,
 )
-from walkgraph.engine.kv.pool import KVPools, Pool, slots_of, slots_of_each
+from walkgraph.engine.kv.pool import KVPools, Pool, slots_of
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixKey
 
 
@@ -386,7 +386,7 @@ class Transaction:
             seen.add((segment.state, segment.sequence))
             placed.append(self._placed(segment, pool))
         self._reservation.copy()
-        return self._table.attention.over(pool, _with_slots(placed, pool))
+        return self._table.attention.over(pool, with_slots(placed, pool))
 
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, AttentionBackend):
@@ -487,13 +487,6 @@ class Transaction:
             return PlacedSegment(segment, new, row.pages, row.length, row.content, None)
         row = self._reservation.take(segment.state, segment.sequence, new, pool)
         return PlacedSegment(segment, new, row.pages, row.length, row.content, None)
-
-
-def _with_slots(placed: Sequence[PlacedSegment], pool: Pool) -> list[PlacedSegment]:
-    """With the slots of rows that are kept."""
-    kept = [one for one in placed if one.segment.keep]
-    slots = iter(slots_of_each([(one.pages, one.length, one.length + one.new) for one in kept], pool.device))
-    return [one._replace(slots=next(slots)) if one.segment.keep else one for one in placed]
 
 
 def _moved(found: int, tokens: int, *, block: bool, span: float | None) -> float:
