@@ -86,8 +86,8 @@ class Conductor:
             if self._gone:
                 continue
             commands += self._follow(event, now)
-            # An output neither frees pages nor changes the status.
-            changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit))
+            # Neither an output nor an answer to a ping frees pages or changes the status.
+            changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit | m.Pong))
         if not changes:
             return commands
         commands += self._taking.go_on()

@@ -16,7 +16,11 @@ loads: only a message that can't be sent shows that the connection is lost, and 
 FIRST_PINGS = 8
 """Pings of a worker on another host that follow each other once it has loaded, so that its host's clock is known."""
 NEXT_PINGS = 3
-"""Such pings from then on, each time: those after the first one find both processes awake, and take less time."""
+"""Such pings from then on, of one worker of the host each time: those after the first one find both processes awake,
+and take less time."""
+TOGETHER = 0.1
+"""Workers on other hosts whose pings are due within so many seconds are pinged together, as each turn takes longer than
+its pings."""
 CONNECT = "connect"
 """Phase of a worker that has loaded and isn't ready yet."""
 CONNECT_DEADLINES = 3
@@ -110,6 +114,8 @@ class Watchdog:
         self._limits = limits
         self._pings = 0
         self._clocks = HostClocks()
+        self._measured: dict[str, float] = {}
+        """Host -> when its clock was last measured by `NEXT_PINGS`."""
 
     def due(self, worker: RankRecord) -> float:
         """Time at which `watch` must act on a worker, unless it sends a message before."""
@@ -125,8 +131,10 @@ class Watchdog:
         elif now >= self._deadline(worker):
             worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
             yield worker.kill()
-        elif now >= self._ping_time(worker):
-            worker.pings_left = max(worker.pings_left, NEXT_PINGS - 1)
+        elif now >= self._ping_time(worker) - (TOGETHER if worker.host else 0.0):
+            if worker.loaded is not None and now >= self._measured.get(worker.host, 0.0) + PING_SECONDS - TOGETHER:
+                self._measured[worker.host] = now
+                worker.pings_left = max(worker.pings_left, NEXT_PINGS - 1)
             yield self._ping(worker, now)
 
     def loaded(self, worker: RankRecord, now: float) -> list[Command]:

@@ -8,9 +8,9 @@ from tests.support.conductor_world import FakeWorker, World
 from tests.support.deployment import plan_named
 from tests.unit.conductor.test_core import GRAPH, PLAN, starts
 from tests.unit.conductor.test_taking_up import take_up
-from walkgraph.conductor.events import Died, FromRank, Parted, ToRank
+from walkgraph.conductor.events import Command, Died, FromRank, Parted, ToRank
 from walkgraph.conductor.ranks import Ranks
-from walkgraph.conductor.watchdog import FIRST_PINGS, PING_SECONDS
+from walkgraph.conductor.watchdog import FIRST_PINGS, NEXT_PINGS, PING_SECONDS
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
@@ -202,6 +202,33 @@ def test_a_rank_on_another_host_is_pinged_again_and_again(loaded: bool) -> None:
             assert isinstance(command.message, m.Ping)
             pings[command.rank] += 1
     assert pings == {NEAR: int(loaded), FAR: 8}
+
+
+def test_ranks_of_a_host_are_pinged_together_and_one_of_them_more_often() -> None:
+    _, plan = plan_named("synthetic_states")
+    ranks = Ranks(replace(plan, ranks=tuple(replace(one, host="there") for one in plan.ranks)), Limits())
+    ranks.begin(0.0)
+
+    def answered(rank: Rank, sent: list[Command], now: float) -> int:
+        """The pings of a rank, each of which is answered at once."""
+        count = 0
+        while sent:
+            [ping] = sent
+            assert isinstance(ping, ToRank)
+            assert isinstance(ping.message, m.Ping)
+            sent = ranks.heard(rank, m.Pong(rank=rank, number=ping.message.number, at=now), now)
+            count += 1
+        return count
+
+    for rank, at in ((NEAR, 0.0), (FAR, 0.09)):
+        ranks.spawned(rank, rank + 1, 100, at)
+        ranks.heard(rank, m.Hello(rank=rank, peer=m.Peer(address="", start=rank + 1)), at)
+        assert answered(rank, ranks.heard(rank, m.Ready(rank=rank, seconds=0.0), at), at) == FIRST_PINGS
+    for turn in range(1, 5):
+        now = turn * PING_SECONDS
+        assert ranks.due() == now
+        sent = {command.rank: command for command in ranks.tick(now) if isinstance(command, ToRank)}
+        assert {rank: answered(rank, [ping], now) for rank, ping in sent.items()} == {NEAR: NEXT_PINGS, FAR: 1}
 
 
 def test_a_rank_on_another_host_is_told_its_clock_once_it_has_loaded() -> None:
