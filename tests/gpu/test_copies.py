@@ -5,7 +5,10 @@ import torch
 
 from walkgraph.engine.device.cuda_streams import HostCopies, sent_together
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
 DTYPES = (torch.int64, torch.bool, torch.float32, torch.bfloat16)
 SHAPES = ((), (1,), (3,), (2, 5), (0,), (700, 700))
 

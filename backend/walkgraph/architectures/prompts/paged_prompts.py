@@ -27,9 +27,11 @@ MOST = 32
 """The most prompts of a graph."""
 PAGES = 4096
 """The most pages of a graph's prompts and their contexts."""
+_LONG = 2048
+"""With more rows, the GPU works for longer than the launches of a plain forward take."""
 _ATTENDED = 4 << 20
-"""The most pairs of a row and a token that it attends, twice. With more, the launches of a plain forward take less time
-than its kernel saves."""
+"""The most pairs of a row and a token that it attends, twice, of more than `_LONG` rows: with more of them, a plain
+forward's attention is faster."""
 _MANY = 512
 """From so many rows on, tiles are as high as they share reads best; below, there would be too few of them."""
 
@@ -55,7 +57,7 @@ class PagedPrompts(PromptForm):
 
     def fits(self, to: CausalRows) -> bool:
         attended = sum(count * (2 * before + count) for count, before in zip(to.counts, to.before, strict=True))
-        return attended <= _ATTENDED and sum(map(len, to.pages)) <= PAGES
+        return (sum(to.counts) <= _LONG or attended <= _ATTENDED) and sum(map(len, to.pages)) <= PAGES
 
     def blank(self, size: int) -> Numbers:
         return np.zeros(sum(self._parts(size)), np.int64)

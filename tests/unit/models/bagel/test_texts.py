@@ -148,10 +148,11 @@ def test_what_is_long_or_many_is_left_to_a_plain_forward(both: Both) -> None:
     assert read.read(one, [0], to) is None
     fitting = to._replace(pages=[range(PAGES)])
     assert read.read(one, [0], fitting) is not None
-    many = torch.zeros(2048, dtype=torch.int64)
-    long = fitting._replace(slots=many, counts=[2048], before=[0])
-    assert read.read(many, range(2048), long) is not None
-    assert read.read(many, range(2048), long._replace(before=[8])) is None
+    behind = fitting._replace(slots=one.expand(2048), counts=[2048], before=[8000])
+    assert read.read(behind.slots, range(2048), behind) is not None
+    many = fitting._replace(slots=one.expand(2400), counts=[1200] * 2, before=[0] * 2, pages=[range(75)] * 2)
+    assert read.read(many.slots, range(2400), many) is not None
+    assert read.read(many.slots, range(2400), many._replace(counts=[2400], before=[0], pages=[range(150)])) is None
 
 
 def test_where_causal_rows_go_and_what_they_see(both: Both) -> None:
