@@ -113,7 +113,7 @@ class CapturedWindows:
         rows[count:].zero_()
         # Windows without rows follow the last one. From pinned memory, the copy doesn't wait for the work before it.
         ends = padded([0, *accumulate(lengths)], len(bounds), count)
-        bounds.copy_(torch.tensor(ends, dtype=torch.int32, pin_memory=bounds.is_cuda), non_blocking=True)
+        bounds.copy_(torch.tensor(ends.tolist(), dtype=torch.int32, pin_memory=bounds.is_cuda), non_blocking=True)
         replay()
         return made[0][:count].clone()
 
