@@ -18,6 +18,11 @@ __device__ __forceinline__ float summed(float v) {  // over a warp
     for (int by = 16; by; by >>= 1) v += __shfl_xor_sync(~0u, v, by);
     return v;
 }
+__device__ __forceinline__ float power(float x) {  // of 2
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 __device__ __forceinline__ uint4 constant(const u16 *p) { return __ldg((const uint4 *)p); }
 __device__ __forceinline__ u32 constant_pair(const u16 *p) { return __ldg((const u32 *)p); }
 
@@ -41,8 +46,23 @@ __device__ __forceinline__ void copy(u32 to, const u16 *from, u32 bytes, u32 bar
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(policy) : "memory");
 }
+
 // ── tensor cores ──
 
+// Four tiles of 8 by 8, a line of which each lane has the address of; ACROSS: transposed.
+template <bool ACROSS> __device__ __forceinline__ void load_tiles(u32 (&a)[4], u32 at) {
+    if (ACROSS)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(at) : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3]) : "r"(at) : "memory");
+}
+__device__ __forceinline__ u32 transposed(u32 tile) {
+    u32 out;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(tile));
+    return out;
+}
 __device__ __forceinline__ void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));

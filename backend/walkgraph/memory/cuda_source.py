@@ -3,7 +3,7 @@ the result. The `cuda-bindings` package and the compiler come with PyTorch for C
 
 import ctypes
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-SHARED = Path(__file__).with_name("common.cuh")
-"""The header that all sources include."""
+HEADERS = tuple(Path(__file__).with_name(name) for name in ("common.cuh", "hopper.cuh"))
+"""What sources include."""
 
 
 @cache
@@ -28,7 +28,7 @@ def is_available() -> bool:
 class CudaKernel:
     """A kernel of the present device."""
 
-    def __init__(self, source: Path, name: str, defined: dict[str, int], shared: int) -> None:
+    def __init__(self, source: Path, name: str, defined: Mapping[str, int | str], shared: int) -> None:
         """Compiles the kernel `name` with macros `defined`; `shared`: bytes of shared memory of a block.
 
         Raises RuntimeError with the compiler's report, or the driver's error."""
@@ -45,6 +45,14 @@ class CudaKernel:
         """The most blocks that the whole device runs at the same time."""
         asked = self._driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(self._function, threads, self._shared)
         return self._checked(asked) * torch.cuda.get_device_properties().multi_processor_count
+
+    def clusters_at_once(self, blocks: int, threads: int) -> int:
+        """The most clusters of so many blocks that the whole device runs at the same time."""
+        cluster = self._driver.CUlaunchAttribute()
+        cluster.id = self._driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = blocks, 1, 1
+        config = self._config(blocks, threads, (cluster,))
+        return self._checked(self._driver.cuOccupancyMaxActiveClusters(self._function, config))
 
     def launch(self, blocks: int, threads: int, arguments: ctypes.Structure) -> None:
         """Into the present stream, which may be capturing. `arguments`: the kernel's one parameter."""
@@ -65,14 +73,18 @@ class CudaKernel:
         self._launch(blocks, threads, arguments, (early,))
 
     def _launch(self, blocks: int, threads: int, arguments: ctypes.Structure, attributes: Sequence[Any]) -> None:
+        config = self._config(blocks, threads, attributes)
+        config.hStream = torch.cuda.current_stream().cuda_stream
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        self._checked(self._driver.cuLaunchKernelEx(config, self._function, ctypes.addressof(parameters), 0))
+
+    def _config(self, blocks: int, threads: int, attributes: Sequence[Any]) -> Any:
         config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
         config.sharedMemBytes = self._shared
-        config.hStream = torch.cuda.current_stream().cuda_stream
         config.attrs, config.numAttrs = list(attributes), len(attributes)
-        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        self._checked(self._driver.cuLaunchKernelEx(config, self._function, ctypes.addressof(parameters), 0))
+        return config
 
     def _checked(self, answer: tuple[Any, ...]) -> Any:
         error, *values = answer
@@ -90,7 +102,7 @@ def _architecture() -> str:
 def _cubin(source: str, options: Sequence[str]) -> bytes:
     from triton.runtime.cache import get_cache_manager
 
-    parts = (source, SHARED.read_text(), *options, str(torch.version.cuda))
+    parts = (source, *(header.read_text() for header in HEADERS), *options, str(torch.version.cuda))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     cache = get_cache_manager(key)
     if (kept := cache.get_file("kernel.cubin")) is not None:
@@ -110,10 +122,8 @@ def compiled(source: str, options: Sequence[str]) -> bytes:
             raise RuntimeError(f"NVRTC: {error.name}")
         return values[0] if values else None
 
-    shared = [SHARED.read_bytes()]
-    program = checked(
-        nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(shared), shared, [SHARED.name.encode()])
-    )
+    included, names = [header.read_bytes() for header in HEADERS], [header.name.encode() for header in HEADERS]
+    program = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(included), included, names))
     try:
         (outcome,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if outcome.value:

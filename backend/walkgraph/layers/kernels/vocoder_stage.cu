@@ -17,6 +17,7 @@
 // Shape letters: B streams, T places of each, C channels, N columns, P places of the result's tail.
 
 #include "common.cuh"
+#include "hopper.cuh"
 
 constexpr int C = CHANNELS, N = COLUMNS, WIDE = 96, PARTS = N / WIDE;  // WIDE: columns of a tensor core product
 constexpr int WARPS = 4 * WARPGROUPS, THREADS = 32 * WARPS;            // of consumers
@@ -54,11 +55,6 @@ __device__ __forceinline__ void load(u32 (&a)[4], u32 at) {
 __device__ __forceinline__ u64 described(u32 at) {
     constexpr u64 BY_DEPTH = N * 16 >> 4, BY_COLUMN = 128 >> 4;
     return (u64)((at & 0x3ffff) >> 4) | BY_DEPTH << 16 | BY_COLUMN << 32;
-}
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void finish_products() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 // c [64, WIDE] (+)= a [64, 16] @ weights
 __device__ __forceinline__ void multiply(float (&c)[48], const u32 (&a)[4], u64 weights, bool add) {
