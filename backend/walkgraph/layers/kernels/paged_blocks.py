@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.kernels import block_attention
 from walkgraph.layers.kernels.gpu import can_overlap, is_compiled
 from walkgraph.layers.kernels.paged_block_kernels import REST, attend_kernel, place_kernel
 from walkgraph.layers.kernels.paged_many_kernels import attend_many_kernel
@@ -97,9 +98,13 @@ def place(
 def attend(
     q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int, cut: Cut | None = None
 ) -> Tensor:
-    """`layers.attention.paged_blocks.paged_block_attention`, split by `cut`, or by `choose` if None."""
+    """`layers.attention.paged_blocks.paged_block_attention`, split by `cut`, or as is fastest if None."""
     (count, heads, width), groups, reach = q.shape, slot_k.shape[1], rows.pages.shape[1]
     batch = count // tokens
+    if cut is None and not is_batch_invariant():
+        q = q.contiguous()
+        if (hopper := block_attention.cut_for(q, slot_k, slot_v, rows, tokens, page)) is not None:
+            return block_attention.launch(q, slot_k, slot_v, rows, tokens, hopper)
     cut = cut or choose(batch, heads, reach * page)
     out = torch.empty((count, heads, width), dtype=q.dtype, device=q.device)
     if cut.joined:
