@@ -5,8 +5,9 @@
 Weights are random, at full size. `parity`: the served forms in bfloat16 against the plain network in float32, and for
 comparison the plain network in bfloat16. `encoder`, `step`, `rollout`: one CUDA graph each, medians of replays; the
 graph of a rollout contains all its frames, one after the other in a paged cache. `samples`: the frames of a planning
-round, not captured; `plan`: ten rounds. `numbers`: the work between them. `profile`: GPU time by kernel. `--check` runs
-the tiny model, also on a CPU, and captures nothing.
+round, not captured; `plan`: ten rounds. `numbers`: the work between them. `products`: those of a layer, each with the
+norm before it or the sum behind it, by tiles that fit the rows and by the library; a graph goes through all layers.
+`profile`: GPU time by kernel. `--check` runs the tiny model, also on a CPU, and captures nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from _timed import Work, as_graph, elapsed
@@ -32,9 +33,13 @@ import _common as common
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.architectures.drawn import drawn
 from walkgraph.engine.kv.allocator import PAGE, pages_for
+from walkgraph.layers.encoder import EncoderWeights
+from walkgraph.layers.kernels.fitted_product import Cut, Norm, added, choose, mapped
+from walkgraph.layers.linear.product import product
+from walkgraph.layers.norm.layer_norm import row_sums, shifted_norm
 from walkgraph.layers.poses import move
 from walkgraph.models.vjepa2 import planning
-from walkgraph.models.vjepa2.model import ACTION, Vjepa2, normed
+from walkgraph.models.vjepa2.model import ACTION, Vjepa2, Vjepa2Block, normed
 from walkgraph.models.vjepa2.presets import vjepa2_config
 from walkgraph.models.vjepa2.steps import EncoderSteps, PredictorSteps
 
@@ -56,6 +61,7 @@ def main() -> None:
             bench.samples,
             bench.plan,
             bench.numbers,
+            bench.products,
             bench.profile,
         ):
             if given.only and part.__name__ not in given.only:
@@ -198,6 +204,64 @@ class Bench:
         }
         return [{"work": name, **self.timed(work, 1)} for name, work in works.items()]
 
+    def products(self) -> list[dict[str, Any]]:
+        if not self.cuda:
+            return []
+        encoder, predictor = self.model.encoder, self.model.predictor
+        networks = {
+            "encoder": (encoder.blocks, self.config.patches),
+            "predictor": (predictor.predictor_blocks, self.config.tokens),
+        }
+        return [
+            {"of": name, "product": what, "fitted us": fitted, "library us": library}
+            for name, (blocks, rows) in networks.items()
+            for compared in (self.normed_products, self.added_products)
+            for what, fitted, library in compared([cast(Vjepa2Block, block).weights() for block in blocks], rows)
+        ]
+
+    def normed_products(self, layers: Sequence[EncoderWeights], rows: int) -> Iterator[tuple[str, float, float]]:
+        """Microseconds by both, with the norm before them."""
+        stream = self.random(rows, len(layers[0].out.weight)).to(self.dtype)
+        sums = row_sums(stream)
+        normed = {
+            "qkv": [(one.norm, one.qkv[0], cast(Tensor, one.qkv[1])) for one in layers],
+            "fc1": [(one.mlp_norm, one.fc1.weight, one.fc1.bias) for one in layers],
+        }
+        for what, maps in normed.items():
+            gelu = what == "fc1"
+            exact = [
+                (weight, bias.float(), Norm(sums, weight.float().sum(1), norm.eps), _cut(rows, weight))
+                for norm, weight, bias in maps
+            ]
+
+            def fitted(given: Any = exact, gelu: bool = gelu) -> None:
+                for one in given:
+                    mapped(stream, *one, gelu=gelu)
+
+            def library(given: Any = maps, gelu: bool = gelu) -> None:
+                for norm, weight, bias in given:
+                    product(shifted_norm(stream, None, norm), weight, bias, activation="gelu" if gelu else None)
+
+            yield what, *(self.timed(work, len(layers))["us a layer"] for work in (fitted, library))
+
+    def added_products(self, layers: Sequence[EncoderWeights], rows: int) -> Iterator[tuple[str, float, float]]:
+        """Microseconds by both, with the sum behind them."""
+        stream = self.random(rows, len(layers[0].out.weight)).to(self.dtype)
+        wide = self.random(rows, layers[0].fc2.in_features).to(self.dtype)
+        adding = {"out": (stream, [one.out for one in layers]), "fc2": (wide, [one.fc2 for one in layers])}
+        for what, (x, linears) in adding.items():
+            weights = [(one.weight, one.bias.float()) for one in linears]
+
+            def adds(x: Tensor = x, given: Any = weights) -> None:
+                for weight, bias in given:
+                    added(x, weight, bias, stream, _cut(rows, weight))
+
+            def sums_up(x: Tensor = x, given: Any = weights) -> None:
+                for weight, _ in given:
+                    product(x, weight, residual=stream)
+
+            yield what, *(self.timed(work, len(layers))["us a layer"] for work in (adds, sums_up))
+
     def profile(self) -> list[dict[str, Any]]:
         if not self.cuda:
             return []
@@ -265,6 +329,10 @@ class Bench:
 
     def peak(self) -> dict[str, float]:
         return {"peak GB": torch.cuda.max_memory_allocated() / 1e9} if self.cuda else {}
+
+
+def _cut(rows: int, weight: Tensor) -> Cut:
+    return cast(Cut, choose(rows, *weight.shape))
 
 
 def _apart(what: str, exact: Tensor, ours: Tensor, rough: Tensor) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from walkgraph.layers.kernels import layer_norm
-from walkgraph.layers.kernels.layer_norm import norm_rows, shifted_rows
-from walkgraph.layers.norm.layer_norm import added_norm, shifted_norm
+from walkgraph.layers.kernels.layer_norm import norm_rows, shifted_rows, sum_rows
+from walkgraph.layers.norm.layer_norm import SUMMED, added_norm, row_sums, shifted_norm
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -48,3 +48,9 @@ def test_rows_are_normed_as_if_shifted(shifts: bool, dtype: torch.dtype, device:
     torch.testing.assert_close(found.cpu(), wanted, rtol=tolerance, atol=tolerance)
     exact = nn.functional.layer_norm(x.to(dtype).cpu().float() + (shift.cpu() if shifts else 0), (24,), eps=1e-6)
     torch.testing.assert_close(wanted.float(), exact, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("width", [64, 192, 1408])
+def test_parts_of_rows_are_summed_as_plainly(width: int, device: str) -> None:
+    x = (torch.randn(5, width, generator=torch.Generator().manual_seed(width)) + 1).to(device, torch.bfloat16)
+    torch.testing.assert_close(sum_rows(x, SUMMED).cpu(), row_sums(x.cpu()), rtol=1e-5, atol=1e-4)

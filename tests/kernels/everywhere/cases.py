@@ -24,6 +24,7 @@ from walkgraph.layers.kernels import (
     few_attention,
     flow_end,
     fp8,
+    frames,
     gate_up,
     gated,
     group_norm,
@@ -52,6 +53,7 @@ from walkgraph.layers.kernels import (
 from walkgraph.layers.kernels.gpu import Gpu
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
+from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles
 from walkgraph.layers.sampling_params import SamplingParams
 
 PAGE = 16
@@ -212,6 +214,7 @@ def _norms() -> None:
     for count in (196, 8192):
         layer_norm.norm_rows(_bf16(count, 1152), _bf16(count, 1152), _bf16(1152), _bf16(1152), 1e-6)
         layer_norm.shifted_rows(_bf16(count, 1408), _bf16(1408), _bf16(1408), _bf16(1408), 1e-6)
+        layer_norm.sum_rows(_bf16(count, 1408), 64)
 
 
 def _gates() -> None:
@@ -274,6 +277,11 @@ def _rows_enter() -> None:
     modulated_rows.weigh(x, scale)
     modulated_rows.modulate(x, scale, scale, 1e-6)
     modulated_rows.enter(_floats(50, 32), _floats(1024, 32), _floats(1024), scale, torch.bfloat16)
+
+
+def _frames() -> None:
+    maps, angles = ConditionMaps(_floats(2, 7, 1024), _floats(2, 1024)), FrameAngles(_floats(64), _floats(258, 64))
+    frames.enter(_bf16(256, 1024), _floats(2, 1, 7), maps, angles, _ints(1), _ints(4))
 
 
 def _poses() -> None:
@@ -342,6 +350,7 @@ CASES: Mapping[str, Case] = {
     "speech": Case(_speech),
     "depthwise": Case(_depthwise),
     "end of a flow": Case(_flow_end),
+    "frames": Case(_frames),
     "poses": Case(_poses),
     "tables": Case(_tables),
     "channels": Case(_channels),

@@ -7,6 +7,8 @@ Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,6 +20,22 @@ WIDTHS = (64, 128)
 """Head widths that the attention kernel supports."""
 _GRID = 65535
 """The most sequences times heads of a launch."""
+
+
+class Places(NamedTuple):
+    """The arguments of `place_block` besides the block."""
+
+    cos: Tensor
+    sin: Tensor
+    slot_k: Tensor
+    slot_v: Tensor
+    rows: BlockRows
+    tokens: int
+    page: int = 16
+
+    def placed(self, qkv: Tensor) -> Tensor:
+        """`place_block` of a block."""
+        return place_block(qkv, self.cos, self.sin, self.slot_k, self.slot_v, self.rows, self.tokens, page=self.page)
 
 
 def place_block(

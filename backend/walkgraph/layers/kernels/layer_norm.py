@@ -47,6 +47,33 @@ def norm_kernel(
     tl.store(out + at, (apart * rstd * scale + shift).to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def sum_kernel(x, out, W: tl.constexpr, PARTS: tl.constexpr, PART: tl.constexpr, PDL: tl.constexpr):
+    """One program per row. PARTS: a power of two that is not below W / PART."""
+    part = tl.arange(0, PARTS)
+    columns = part[:, None] * PART + tl.arange(0, PART)[None, :]
+    known = columns < W
+    if PDL:
+        gdc_wait()
+        gdc_launch_dependents()
+    row = tl.program_id(0).to(tl.int64)
+    value = tl.load(x + row * W + columns, mask=known, other=0.0).to(tl.float32)
+    at, here = out + 2 * (row * (W // PART) + part), part < W // PART
+    tl.store(at, tl.sum(value, 1), mask=here)
+    tl.store(at + 1, tl.sum(value * value, 1), mask=here)
+
+
+def sum_rows(x: Tensor, part: int) -> Tensor:
+    """`walkgraph.layers.norm.layer_norm.row_sums`."""
+    (rows, width), overlap = x.shape, can_overlap()
+    out = torch.empty(rows, width // part, 2, dtype=torch.float32, device=x.device)
+    sum_kernel[(rows,)](
+        x, out, W=width, PARTS=triton.next_power_of_2(width // part), PART=part, PDL=overlap, num_warps=WARPS,
+        launch_pdl=overlap,
+    )  # fmt: skip
+    return out
+
+
 def norm_rows(x: Tensor, y: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """x and y `[R, W]`, contiguous -> their sum, rounded (x itself without y), and its norm."""
     out, total = torch.empty_like(x), x if y is None else torch.empty_like(x)

@@ -27,3 +27,17 @@ def shifted_norm(x: Tensor, shift: Tensor | None, norm: nn.LayerNorm) -> Tensor:
         return norm(x)
     weight, bias = norm.weight.float(), norm.bias.float()
     return torch.nn.functional.layer_norm(x.float() + shift, (x.shape[-1],), weight, bias, norm.eps).to(x.dtype)
+
+
+SUMMED = 64
+"""Columns of one sum of a row."""
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """x `[R, W]` -> float32 `[R, W / SUMMED, 2]`: sums of x, and of its squares, over SUMMED columns each."""
+    if x.is_cuda and x.is_contiguous():
+        from walkgraph.layers.kernels.layer_norm import sum_rows
+
+        return sum_rows(x, SUMMED)
+    parts = x.float().unflatten(1, (-1, SUMMED))
+    return torch.stack([parts.sum(2), parts.square().sum(2)], 2)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention.dense_attention import dense_attention
+from walkgraph.layers.encoder import EncoderWeights
 from walkgraph.models.vjepa2.config import CONDITIONS, TransformerConfig, Vjepa2Config
 from walkgraph.models.vjepa2.positions import Angles, GridRope, turn
 
@@ -84,6 +85,10 @@ class Vjepa2Block(nn.Module):
         self.attn = Vjepa2Attention(config)
         self.norm2 = nn.LayerNorm(config.width, eps)
         self.mlp = Vjepa2MLP(config)
+
+    def weights(self) -> EncoderWeights:
+        qkv, attn, mlp = (self.attn.qkv.weight, self.attn.qkv.bias), self.attn, self.mlp
+        return EncoderWeights(self.norm1, qkv, attn.heads, attn.proj, self.norm2, mlp.fc1, mlp.fc2, "gelu")
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None) -> Tensor:
         x = x + self.attn(self.norm1(x), cos, sin, mask)

@@ -2,32 +2,62 @@
 cache.
 
 A layer takes eight launches: two norms, four products with their epilogues, the rotation, and the attention of blocks.
-A picture is a block in a cache of its own, which lives as long as the forward.
+For one frame on Hopper it takes five: see `walkgraph.layers.fitted_blocks`. A picture is a block in a cache of its own,
+which lives as long as the forward.
 
 Shape letters: B pictures or sequences, n patches of a frame, R rows of all of them, d width of the encoder, W width, H
 heads, D head dim.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from walkgraph.abi.states import Placed
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.layers.attention.paged_blocks import paged_block_attention, place_block
+from walkgraph.layers.attention.paged_blocks import Places, paged_block_attention
+from walkgraph.layers.fitted_blocks import FittedBlocks
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.norm.layer_norm import shifted_norm
+from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles, frame_rows
 from walkgraph.layers.pictures.patches import patchify
 from walkgraph.models.vjepa2.config import CONDITIONS
-from walkgraph.models.vjepa2.model import Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed, spread
+from walkgraph.models.vjepa2.model import FEATURE_EPS, Vjepa2Block, Vjepa2Encoder, Vjepa2Predictor, normed, spread
 
 _PAGE = 16
-Attended = Callable[[int, Tensor], Tensor]
-"""Layer, and queries, keys and values `[R, 3 * H * D]` -> heads `[R, H, D]`."""
+Heads = Callable[[int, Tensor], Tensor]
+"""Layer and turned queries `[R, H, D]` -> heads `[R, H, D]`; the layer's keys and values are placed."""
+
+
+class Blocks:
+    """The layers of one network and the norm behind them, as they are served; and a map behind it, if there is one."""
+
+    def __init__(self, blocks: Iterable[nn.Module], norm: nn.LayerNorm, end: nn.Linear | None = None) -> None:
+        self._layers = [one.weights() for one in cast(Iterable[Vjepa2Block], blocks)]
+        self._fitted = FittedBlocks.of(self._layers, None if end is None else (norm, end))
+        self._norm, self._end = norm, end
+        biases = [_given(part.bias).float() for one in self._layers for part in (one.out, one.fc2)]
+        self._shifts = list(itertools.accumulate(biases, initial=torch.zeros_like(biases[0])))
+        """float32 `[W]` each: the running sums of the biases that the library's products would add to the stream,
+        before each norm and at the end. The stream itself goes without them."""
+
+    def __call__(self, x: Tensor, places: Callable[[int], Places], heads: Heads, sums: Tensor | None = None) -> Tensor:
+        """x `[R, W]`, consumed -> `[R, W]`, normed, or `[R, N]` with an end. places: where a layer's keys and values
+        go; sums: `row_sums` of x, if they are known."""
+        if self._fitted is not None and self._fitted.fits(x):
+            x = self._fitted(x, lambda index, qkv: heads(index, qkv.placed(places(index))), sums)
+            return shifted_norm(x, None, self._norm) if self._end is None else x
+        for index, layer in enumerate(self._layers):
+            y = product(shifted_norm(x, self._shifts[2 * index], layer.norm), *layer.qkv)
+            x = product(heads(index, places(index).placed(y)).flatten(1), layer.out.weight, residual=x)
+            y = shifted_norm(x, self._shifts[2 * index + 1], layer.mlp_norm)
+            y = product(y, layer.fc1.weight, layer.fc1.bias, activation=layer.activation)
+            x = product(y, layer.fc2.weight, residual=x)
+        x = shifted_norm(x, self._shifts[-1], self._norm)
+        return x if self._end is None else product(x, self._end.weight, self._end.bias)
 
 
 class EncoderSteps:
@@ -35,7 +65,7 @@ class EncoderSteps:
         config = encoder.config
         self._encoder, self._patch, self._heads = encoder, config.patch, config.encoder.heads
         self._weight, self._bias = _folded(encoder)
-        self._shifts = shifts_of(encoder.blocks)
+        self._blocks = Blocks(encoder.blocks, encoder.norm)
         device = self._weight.device
         self._turns = encoder.angles(device).at(torch.zeros(1, device=device))
 
@@ -44,12 +74,15 @@ class EncoderSteps:
         patches = patchify(pixels, self._patch).to(self._weight.dtype)
         count, tokens = patches.shape[:2]
         x = product(patches.flatten(0, 1), self._weight, self._bias)
-        x = through(self._encoder.blocks, x, self._attended(x, count, tokens), self._shifts)
-        x = shifted_norm(x, self._shifts[-1], self._encoder.norm)
-        return normed(x.unflatten(0, (count, tokens)))
+        places = self._places(x, count, tokens)
 
-    def _attended(self, x: Tensor, count: int, tokens: int) -> Attended:
-        """Attention of each picture's rows in a cache of this forward, where the layers reuse one place."""
+        def heads(layer: int, q: Tensor) -> Tensor:
+            return paged_block_attention(q, places.slot_k, places.slot_v, places.rows, tokens, page=_PAGE)
+
+        return normed(self._blocks(x, lambda _: places, heads).unflatten(0, (count, tokens)))
+
+    def _places(self, x: Tensor, count: int, tokens: int) -> Places:
+        """Those of each picture's rows in a cache of this forward; the layers reuse one place."""
         pages = -(-tokens // _PAGE)
         k, v = x.new_zeros(2, count * pages * _PAGE, self._heads, x.shape[1] // self._heads).unbind()
         cos, sin = (table.expand(count, -1, -1) for table in self._turns)
@@ -57,11 +90,7 @@ class EncoderSteps:
         nothing = whole.new_zeros(count)
         rows = PagedRows(whole[:count], whole.view(count, pages), nothing, nothing)
 
-        def attended(layer: int, qkv: Tensor) -> Tensor:
-            q = place_block(qkv, cos, sin, k, v, rows, tokens, page=_PAGE)
-            return paged_block_attention(q, k, v, rows, tokens, page=_PAGE)
-
-        return attended
+        return Places(cos, sin, k, v, rows, tokens, _PAGE)
 
 
 class PredictorSteps:
@@ -69,11 +98,15 @@ class PredictorSteps:
         self._predictor, self._tokens = predictor, predictor.config.tokens
         weight = predictor.predictor_proj.weight
         self.dtype = weight.dtype
-        self._shifts = shifts_of(predictor.predictor_blocks)
+        self._blocks = Blocks(predictor.predictor_blocks, predictor.predictor_norm, predictor.predictor_proj)
         self._angles = predictor.angles(weight.device)
-        # An action is a few hundredths: rounded to 16 bits, it would lose what distinguishes it from another.
-        exact = (predictor.action_encoder, predictor.state_encoder)
-        self._exact = [(part.weight.float(), _given(part.bias).float()) for part in exact]
+        maps = (predictor.action_encoder, predictor.state_encoder)
+        self._maps = ConditionMaps(
+            torch.stack([part.weight.float().t() for part in maps]),
+            torch.stack([_given(part.bias).float() for part in maps]),
+        )
+        width = predictor.predictor_proj.out_features
+        self._normed = nn.LayerNorm(width, FEATURE_EPS, device=weight.device, dtype=weight.dtype)
 
     def step(self, features: Tensor, action: Tensor, pose: Tensor, slot: PagedSlot) -> Tensor:
         """One frame of every sequence, appended to its pages -> the next one `[..., n, d]`, normed.
@@ -81,15 +114,27 @@ class PredictorSteps:
         features `[B, n, d]` or `[B, w, n, d]`, action and pose `[B, 7]` or `[B, w, 7]`; where some have an axis of
         samples, what has none holds for all of a row's. `slot`: of all B, or B * w, sequences."""
         rows, tokens = slot.rows, self._tokens
-        x, lead = self._entering(features, action, pose)
-        cos, sin = self._turns(rows, lead)
+        if features.dim() == 3 and action.dim() == 2:
+            lead = action.shape[:1]
+            x, sums, cos, sin = frame_rows(
+                self._embedded(features),
+                torch.stack([action, pose]),
+                self._maps,
+                FrameAngles(*self._angles),
+                rows.rows,
+                rows.positions,
+            )
+        else:
+            x, lead = self._entering(features, action, pose)
+            sums, (cos, sin) = None, self._turns(rows, lead)
 
-        def attended(layer: int, qkv: Tensor) -> Tensor:
-            k, v = slot.k[layer], slot.v[layer]
-            q = place_block(qkv, cos, sin, k, v, rows, tokens)
-            return paged_block_attention(q, k, v, rows, tokens)
+        def places(layer: int) -> Places:
+            return Places(cos, sin, slot.k[layer], slot.v[layer], rows, tokens)
 
-        return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
+        def heads(layer: int, q: Tensor) -> Tensor:
+            return paged_block_attention(q, slot.k[layer], slot.v[layer], rows, tokens)
+
+        return self._leaving(self._blocks(x, places, heads, sums), lead)
 
     def forward(self, features: Tensor, action: Tensor, pose: Tensor, frames: Tensor, to: Placed) -> Tensor:
         """Like `step`: features `[B, n, d]`, action and pose `[B, 7]`, frames `[B]`, with the rows placed in order."""
@@ -100,11 +145,11 @@ class PredictorSteps:
         nothing = torch.zeros_like(each)
         rows = PagedRows(each, to.slots.view(count, tokens).int(), nothing, nothing)
 
-        def attended(layer: int, qkv: Tensor) -> Tensor:
-            return to(layer, place_block(qkv, cos, sin, to.k[layer], to.v[layer], rows, tokens, page=1))
+        def places(layer: int) -> Places:
+            return Places(cos, sin, to.k[layer], to.v[layer], rows, tokens, page=1)
 
         x, lead = self._entering(features, action, pose)
-        return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
+        return self._leaving(self._blocks(x, places, to), lead)
 
     def _turns(self, rows: PagedRows, lead: torch.Size) -> tuple[Tensor, Tensor]:
         """Cosines and sines `[R / n, n, D]`; the samples of a row share a frame."""
@@ -116,43 +161,20 @@ class PredictorSteps:
 
     def _entering(self, features: Tensor, action: Tensor, pose: Tensor) -> tuple[Tensor, torch.Size]:
         """`[R, W]`: each sequence's action, pose and patches; and the axes of the sequences."""
-        given = [F.linear(part, *weights) for part, weights in zip((action, pose), self._exact, strict=True)]
-        embed = self._predictor.predictor_embed
-        seen = product(features.to(self.dtype).flatten(0, -2), embed.weight, embed.bias)
-        seen = seen.unflatten(0, features.shape[:-1])
+        given = [part @ weight + bias for part, weight, bias in zip((action, pose), *self._maps, strict=True)]
+        seen = self._embedded(features).unflatten(0, features.shape[:-1])
         lead = max((part.shape[:-1] for part in (action, pose, seen[..., 0])), key=len)
         conditions = torch.stack([_over(part, lead, 1) for part in given], -2).to(self.dtype)
         return torch.cat([conditions, _over(seen, lead, 2)], -2).flatten(0, -2), lead
 
+    def _embedded(self, features: Tensor) -> Tensor:
+        """`[..., n, d]` -> `[R, W]`"""
+        embed = self._predictor.predictor_embed
+        return product(features.to(self.dtype).flatten(0, -2), embed.weight, embed.bias)
+
     def _leaving(self, x: Tensor, lead: torch.Size) -> Tensor:
         patches = x.view(-1, self._tokens, x.shape[1])[:, CONDITIONS:].reshape(-1, x.shape[1])
-        patches = shifted_norm(patches, self._shifts[-1], self._predictor.predictor_norm)
-        proj = self._predictor.predictor_proj
-        return normed(product(patches, proj.weight, proj.bias)).view(*lead, self._tokens - CONDITIONS, -1)
-
-
-def shifts_of(blocks: Iterable[nn.Module]) -> list[Tensor]:
-    """float32 `[W]` each: the running sums of the biases that a stack's products add to the stream, before each norm
-    and at the end. The stream itself goes without them."""
-    biases = [_given(part.bias).float() for block in cast(Iterable[Vjepa2Block], blocks) for part in _adding(block)]
-    return list(itertools.accumulate(biases, initial=torch.zeros_like(biases[0])))
-
-
-def _adding(block: Vjepa2Block) -> tuple[nn.Linear, nn.Linear]:
-    return block.attn.proj, block.mlp.fc2
-
-
-def through(blocks: Iterable[nn.Module], x: Tensor, attended: Attended, shifts: Sequence[Tensor]) -> Tensor:
-    """All layers: x `[R, W]`, consumed -> `[R, W]`, less the last of `shifts`."""
-    for index, block in enumerate(cast(Iterable[Vjepa2Block], blocks)):
-        attn, mlp = block.attn, block.mlp
-        y = shifted_norm(x, shifts[2 * index], block.norm1)
-        heads = attended(index, product(y, attn.qkv.weight, attn.qkv.bias))
-        x = product(heads.flatten(1), attn.proj.weight, residual=x)
-        y = shifted_norm(x, shifts[2 * index + 1], block.norm2)
-        y = product(y, mlp.fc1.weight, mlp.fc1.bias, activation="gelu")
-        x = product(y, mlp.fc2.weight, residual=x)
-    return x
+        return shifted_norm(patches, None, self._normed).view(*lead, self._tokens - CONDITIONS, -1)
 
 
 def _folded(encoder: Vjepa2Encoder) -> tuple[Tensor, Tensor]:

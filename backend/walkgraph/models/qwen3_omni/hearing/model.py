@@ -23,9 +23,11 @@ from walkgraph.layers.attention.dense_attention import Attend, BlockAttend
 from walkgraph.layers.attention.encoder_attention import EncoderAttention
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.encoder import EncoderRows, EncoderWeights
+from walkgraph.layers.fitted_blocks import FittedBlocks, Projection
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.norm.layer_norm import shifted_norm
 from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
 
 CHUNKS = (1, 2, 3, 4, 6, 8, 16, 32, 64)
@@ -79,6 +81,7 @@ class AudioEncoder(nn.Module):
         self._places: dict[torch.device, Tensor] = {}
         self._first: Tensor | None = None
         """The first convolution's weight, `[C, 16]`."""
+        self._fitted: FittedBlocks | None = None
 
     def pack(self) -> Self:
         """Lay out loaded weights so that fewer products read them, and channels are last; this freezes them."""
@@ -89,6 +92,7 @@ class AudioEncoder(nn.Module):
             self._first = F.pad(first, (0, _PADDED - first.shape[1]))
         for layer in self.layers:
             cast(AudioLayer, layer).self_attn.pack()
+        self._fitted = FittedBlocks.of([cast(AudioLayer, layer).weights() for layer in self.layers])
         return self
 
     def forward(
@@ -107,10 +111,20 @@ class AudioEncoder(nn.Module):
 
     def encoded(self, x: Tensor, attend: Attend) -> Tensor:
         """`[R, W]` -> `[R, out]`."""
-        rows = EncoderRows(x)
-        for index, layer in enumerate(self.layers):
-            rows = rows.layer(index, cast(AudioLayer, layer).weights(), attend, None)
-        hidden = product(rows.normed(self.ln_post), self.proj1.weight, self.proj1.bias, activation="gelu")
+        if self._fitted is not None and self._fitted.fits(x):
+            heads = self.config.heads
+
+            def attended(index: int, qkv: Projection) -> Tensor:
+                q, k, v = (part.unflatten(1, (heads, -1)) for part in qkv.rows().chunk(3, 1))
+                return attend(index, q, k, v)
+
+            normed = shifted_norm(self._fitted(x, attended), None, self.ln_post)
+        else:
+            rows = EncoderRows(x)
+            for index, layer in enumerate(self.layers):
+                rows = rows.layer(index, cast(AudioLayer, layer).weights(), attend, None)
+            normed = rows.normed(self.ln_post)
+        hidden = product(normed, self.proj1.weight, self.proj1.bias, activation="gelu")
         return product(hidden, self.proj2.weight, self.proj2.bias)
 
     def _embedded(self, spectra: Sequence[Tensor], convolve: Convolve | None) -> Tensor:
