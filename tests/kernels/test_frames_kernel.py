@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers.kernels.frames import enter
-from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles, plain_frame_rows
+from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles, FrameRows, plain_frame_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -24,7 +24,7 @@ def test_conditions_come_before_patches(
     angles = FrameAngles(random(dim), random(2 + patches, dim))
     rows, positions = torch.tensor([3, 0, 1])[:frames].int().to(device), torch.tensor([2, 5, 9, 30]).int().to(device)
     seen, conditions = random(frames * patches, width).to(dtype), random(2, frames, 7)
-    found = enter(seen, conditions, maps, angles, rows, positions)
+    found = FrameRows(*enter(seen, conditions, maps, angles, rows, positions))
     on = [tuple(part.cpu() for part in one) for one in (maps, angles)]
     wanted = plain_frame_rows(
         seen.cpu(), conditions.cpu(), ConditionMaps(*on[0]), FrameAngles(*on[1]), rows.cpu(), positions.cpu()

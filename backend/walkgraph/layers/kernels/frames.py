@@ -10,7 +10,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from walkgraph.layers.kernels.gpu import can_overlap
 from walkgraph.layers.norm.layer_norm import SUMMED
-from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles, FrameRows
 
 
 @triton.jit
@@ -49,18 +48,25 @@ def enter_kernel(
 
 
 def enter(
-    seen: Tensor, conditions: Tensor, maps: ConditionMaps, angles: FrameAngles, rows: Tensor, positions: Tensor
-) -> FrameRows:
-    """`walkgraph.layers.pictures.frames.frame_rows`."""
-    (tokens, width), columns, overlap = angles.places.shape, seen.shape[1], can_overlap()
+    seen: Tensor,
+    conditions: Tensor,
+    maps: tuple[Tensor, Tensor],
+    angles: tuple[Tensor, Tensor],
+    rows: Tensor,
+    positions: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`walkgraph.layers.pictures.frames.frame_rows`: maps are weight and bias, angles those of frames and of places ->
+    x, sums, cosines, sines."""
+    weight, bias = maps
+    (tokens, width), columns, overlap = angles[1].shape, seen.shape[1], can_overlap()
     count = len(rows)
     like = {"dtype": torch.float32, "device": seen.device}
     x = torch.empty(count * tokens, columns, dtype=seen.dtype, device=seen.device)
     sums = torch.empty(len(x), columns // SUMMED, 2, **like)
     cos, sin = torch.empty(2, count, tokens, width, **like).unbind()
     enter_kernel[(len(x),)](
-        seen, conditions.contiguous(), *maps, *angles, rows, positions, x, sums, cos, sin, count, tokens,
-        C=len(maps.bias), SIZE=maps.weight.shape[1], W=columns, D=width, PART=SUMMED,
+        seen, conditions.contiguous(), weight, bias, *angles, rows, positions, x, sums, cos, sin, count, tokens,
+        C=len(bias), SIZE=weight.shape[1], W=columns, D=width, PART=SUMMED,
         PARTS=triton.next_power_of_2(columns // SUMMED), PDL=overlap, num_warps=4, launch_pdl=overlap,
     )  # fmt: skip
-    return FrameRows(x, sums, cos, sin)
+    return x, sums, cos, sin

@@ -49,7 +49,7 @@ def frame_rows(
     if sizes and seen.is_cuda and seen.is_contiguous() and not torch.is_grad_enabled():
         from walkgraph.layers.kernels.frames import enter
 
-        return enter(seen, conditions, maps, angles, rows, positions)
+        return FrameRows(*enter(seen, conditions, maps, angles, rows, positions))
     return plain_frame_rows(seen, conditions, maps, angles, rows, positions)
 
 
