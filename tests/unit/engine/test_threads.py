@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -14,7 +14,7 @@ from tests.unit.engine.plans import call, engine_of, plan_of, serve
 from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.engine.calls import call_scheduler
+from walkgraph.engine.calls import call_scheduler, finite, runner
 from walkgraph.engine.calls.threads import THREADS
 from walkgraph.engine.engine import Done, Engine
 
@@ -22,6 +22,8 @@ NUMBERS = "walkgraph.models.numbers.operators"
 SECONDS = 60.0
 QUICK = 1000
 """A number that is surely doubled at once."""
+NOTHING = 2000
+"""A number whose double is none."""
 
 
 class Gated(Operator):
@@ -49,7 +51,7 @@ class Gated(Operator):
             assert gate.wait(SECONDS)
         if x < 0:
             raise CallFailed("a number is below zero", "x", code="invalid_input")
-        return {"y": torch.tensor(2 * x)}
+        return {"y": torch.tensor(float("nan") if x == NOTHING else 2 * x)}
 
 
 @pytest.fixture
@@ -110,6 +112,31 @@ def test_results_are_those_of_the_forward(gated: Gated) -> None:
     done = serve(engine_with(gated), *calls)
     assert [d.outputs for d in done] == gated.forward(calls, None)  # type: ignore[arg-type]
     assert {d.batch for d in done} == {1}
+
+
+def test_the_thread_looks_for_what_is_no_number(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def noted(outputs: Sequence[Outputs]) -> dict[int, str]:
+        looked.append(threading.current_thread().name)
+        return finite.bad_on_host(outputs)
+
+    monkeypatch.setattr(runner, "bad_on_host", noted)
+    monkeypatch.setattr(finite, "_is_finite", watched(finite._is_finite, looked))
+    sound, bad = serve(engine_with(gated), one(1, run="a"), one(NOTHING, run="b"))
+    assert sound.error is None
+    assert bad.error is not None
+    assert (bad.error.code, "`gated.y`" in bad.error.message) == ("numeric_error", True)
+    assert looked
+    assert threading.current_thread().name not in looked
+
+
+def watched(of: Callable[[torch.Tensor], bool], looked: list[str]) -> Callable[[torch.Tensor], bool]:
+    def watching(value: torch.Tensor) -> bool:
+        looked.append(threading.current_thread().name)
+        return of(value)
+
+    return watching
 
 
 def test_calls_of_a_run_end_in_their_order_and_those_of_others_at_once(gated: Gated) -> None:

@@ -1,7 +1,7 @@
 """Checks that the outputs of a batch are finite, without waiting for the device."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,8 +13,11 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 class FiniteCheck:
     """Finds NaN and infinity in outputs: one reduction per tensor, one read per GPU."""
 
-    def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
-        self._bad: dict[int, str] = {}
+    def __init__(
+        self, outputs: Sequence[Outputs], copies: HostCopies, on_host: Mapping[int, str] | None = None
+    ) -> None:
+        """`on_host`: `bad_on_host` of the outputs, if a thread has looked for it."""
+        self._bad = dict(bad_on_host(outputs) if on_host is None else on_host)
         self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
         """(call, port) of each tensor checked, and a bool tensor with an entry for each: true if it is finite."""
         flags: dict[torch.device, list[_Found]] = {}
@@ -26,10 +29,6 @@ class FiniteCheck:
                         flags.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
                     elif value.is_floating_point() and value.device.type != "cpu":
                         totals.setdefault(value.device, []).append((index, port, _total(value)))
-                    elif value.is_floating_point() and not _is_finite(value):
-                        self._bad.setdefault(index, port)
-                elif isinstance(value, float) and not math.isfinite(value):
-                    self._bad.setdefault(index, port)
         for found in flags.values():
             # Stacked even if it is one: an operator may write to its own flag again.
             self._read(found, torch.stack([flag for _, _, flag in found]), copies)
@@ -48,6 +47,20 @@ class FiniteCheck:
                     self._bad.setdefault(call, port)
         self._flags.clear()
         return self._bad.get(index)
+
+
+def bad_on_host(outputs: Sequence[Outputs]) -> dict[int, str]:
+    """The first port of each call with NaN or infinity in host memory."""
+    found: dict[int, str] = {}
+    for index, ports in enumerate(outputs):
+        for port, value in ports.items():
+            if isinstance(value, Tensor):
+                sound = value.device.type != "cpu" or not value.is_floating_point() or _is_finite(value)
+            else:
+                sound = not isinstance(value, float) or math.isfinite(value)
+            if not sound:
+                found.setdefault(index, port)
+    return found
 
 
 _Found = tuple[int, str, Tensor]

@@ -19,7 +19,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.digests import Digests
-from walkgraph.engine.calls.finite import FiniteCheck
+from walkgraph.engine.calls.finite import FiniteCheck, bad_on_host
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.calls.threads import ThreadedWork, Threads
@@ -32,6 +32,8 @@ from walkgraph.wire.fault_points import FaultPoints
 
 _log = logging.getLogger(__name__)
 
+_Computed = tuple[list[Outputs], dict[int, str]]
+"""What a thread has done: the outputs of calls, and which of them aren't finite, as `bad_on_host` finds."""
 _SMALL = 1 << 16
 """The most bytes of any input that is kept in host memory too, where it came from."""
 
@@ -117,7 +119,7 @@ class Runner:
         device: torch.device,
         calls: Sequence[Call],
         copies: HostCopies,
-        made: ThreadedWork[list[Outputs]] | None = None,
+        made: ThreadedWork[_Computed] | None = None,
     ) -> list[InFlightCall]:
         """`made`: the forward, if a thread has done it."""
         started = self._clock()
@@ -126,10 +128,10 @@ class Runner:
             with inferring():
                 if made is None:
                     self._prepare(calls, device)
-                outputs = operator.forward(calls, transaction) if made is None else made.result()
+                outputs, on_host = (operator.forward(calls, transaction), None) if made is None else made.result()
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
-                bad = FiniteCheck(outputs, copies)
+                bad = FiniteCheck(outputs, copies, on_host)
                 given = self._given(calls, outputs, copies)
                 if operator.pure:
                     for call, ports in zip(calls, given, strict=True):
@@ -201,9 +203,10 @@ def _last_on_states(calls: Sequence[Call]) -> list[bool]:
     return found
 
 
-def _computed(operator: Operator, calls: Sequence[Call], states: States) -> list[Outputs]:
+def _computed(operator: Operator, calls: Sequence[Call], states: States) -> _Computed:
     with torch.inference_mode():
-        return operator.forward(calls, states)
+        outputs = operator.forward(calls, states)
+        return outputs, bad_on_host(outputs)
 
 
 def inferring() -> AbstractContextManager[object]:
