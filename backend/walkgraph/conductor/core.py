@@ -62,6 +62,7 @@ class Conductor:
         self._stop_at: float | None = None
         self._status: m.Status | None = None
         self._gauged = 0.0
+        self._runs_due = float("inf")
         self._gone = False
 
     @property
@@ -92,6 +93,7 @@ class Conductor:
             return commands
         commands += self._taking.go_on()
         commands += self.runs.admission.admit(now)
+        self._runs_due = self.runs.due()
         return self._with_status(commands)
 
     def _follow(self, event: Event, now: float) -> list[Command]:
@@ -114,7 +116,7 @@ class Conductor:
 
     def due(self) -> float:
         """Time of the next `Tick`, if no event comes before."""
-        return min(self.ranks.due(), self.runs.due()) if self._stop_at is None else self._stop_at
+        return min(self.ranks.due(), self._runs_due) if self._stop_at is None else self._stop_at
 
     # ── service ──
 

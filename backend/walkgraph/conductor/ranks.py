@@ -23,6 +23,8 @@ from walkgraph.wire.spec import Limits
 HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Error codes of loads that would fail again in the same way."""
 
+_News = m.Hello | m.Progress | m.Ready | m.Connected | m.LoadFailed | m.Faulted
+"""What changes a worker's status."""
 _TELLS_NOTHING = (None, 0, -signal.SIGKILL)
 """Exit statuses of a worker that was cut off: it stops or is killed for that."""
 _DOUBLINGS = 16
@@ -68,6 +70,10 @@ class Ranks:
         self._starts = count(1)
         self._watchdog = Watchdog(limits)
         self._given_up = False
+        self._status: tuple[m.RankStatus, ...] | None = None
+        """None once it may have changed. Hundreds of messages a second change nothing."""
+        self._due = float("inf")
+        """Nothing is due before."""
         self.were_ready = False
         """True once all ranks that haven't failed were ready at the same time."""
 
@@ -100,6 +106,11 @@ class Ranks:
         return over and any(all(map(self.ready, one.ranks)) for one in self.orders.plan.alternatives)
 
     def status(self) -> tuple[m.RankStatus, ...]:
+        if self._status is None:
+            self._status = self._told()
+        return self._status
+
+    def _told(self) -> tuple[m.RankStatus, ...]:
         return tuple(
             m.RankStatus(
                 rank=w.rank,
@@ -122,7 +133,9 @@ class Ranks:
     # ── events ──
 
     def begin(self, now: float) -> list[Command]:
-        return [worker.spawn(next(self._starts), now) for worker in self._workers.values()]
+        commands = [worker.spawn(next(self._starts), now) for worker in self._workers.values()]
+        self._changed(*self._workers.values())
+        return commands
 
     def load(self, plan: Plan, name: str) -> list[Command]:
         """Has every worker load another plan, of the same ranks. `name`: its name in telemetry."""
@@ -133,17 +146,28 @@ class Ranks:
             if worker.peer is not None:
                 worker.state, worker.phase, worker.fraction = "loading", "load", 0.0
                 commands.append(ToRank(worker.rank, self.orders.order(self._workers.values(), worker)))
+        self._changed(*self._workers.values())
         return commands
 
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
         worker = self._workers[rank]
         if worker.start == start:
             worker.pid, worker.heard, worker.away = pid, now, False
+            self._changed(worker)
 
     def heard(self, rank: Rank, message: m.FromWorker, now: float) -> list[Command]:
         """Handles a worker's message: any is a sign of life; those about the worker itself change its state."""
         worker = self._workers[rank]
+        answers = worker.asked is not None
         worker.heard, worker.asked = now, None
+        commands = self._follow(worker, message, now)
+        if isinstance(message, _News):
+            self._changed(worker)
+        elif answers or commands:
+            self._due = min(self._due, self._next(worker))
+        return commands
+
+    def _follow(self, worker: RankRecord, message: m.FromWorker, now: float) -> list[Command]:
         match message:
             case m.Hello(peer=peer):
                 worker.peer, worker.state, worker.phase = peer, "loading", "load"
@@ -161,12 +185,12 @@ class Ranks:
                 worker.connected = peers
                 self._connect()
             case m.LoadFailed(error=error) if self.orders.are_for(message):
-                worker.fault = f"rank {rank} can't load: {error.message}"
+                worker.fault = f"rank {worker.rank} can't load: {error.message}"
                 worker.hopeless = error.code in HOPELESS
             case m.Faulted(error=error):
                 worker.fault = error.message
             case m.RankDone():
-                for one in worker.shards or (rank,):
+                for one in worker.shards or (worker.rank,):
                     self._workers[one].served = True
             case _:
                 pass
@@ -196,6 +220,7 @@ class Ranks:
             pause = min(self._limits.backoff_last, self._limits.backoff_first * 2**doublings)
             # One that has served dies for a reason of its own, not at every start.
             worker.retry = now if worker.served else now + pause
+        self._changed(worker)
         return list(_taken_along(worker, [self._workers[other] for other in worker.shards]))
 
     def parted(self, rank: Rank, start: int) -> list[Command] | None:
@@ -209,6 +234,7 @@ class Ranks:
         worker.reason, worker.parted, worker.away = worker.fault, True, bool(worker.host)
         worker.forget()
         self._connect()  # ranks that waited only for it are ready now
+        self._changed(worker)
         killed = [] if worker.killed else [worker.kill()]
         return [*killed, *_taken_along(worker, [self._workers[other] for other in worker.shards])]
 
@@ -222,17 +248,13 @@ class Ranks:
                     commands.append(worker.spawn(next(self._starts), now))
             elif not worker.killed:
                 commands.extend(self._watchdog.watch(worker, self._workers.values(), now))
+        self._due = float("inf")
+        self._changed(*self._workers.values())
         return commands
 
     def due(self) -> float:
-        """Time of the next restart, ping or kill."""
-        due = float("inf")
-        for worker in self._workers.values():
-            if worker.retry is not None:
-                due = min(due, worker.retry)
-            if worker.pid is not None and not worker.killed:
-                due = min(due, self._watchdog.due(worker))
-        return due
+        """Time of the next restart, ping or kill; or earlier, if what was due has been put off since the last tick."""
+        return self._due
 
     def give_up(self) -> None:
         """Ends all restarts."""
@@ -244,6 +266,17 @@ class Ranks:
         return [w.kill() for w in self._workers.values() if w.pid is not None and not w.killed]
 
     # ── inside ──
+
+    def _changed(self, *workers: RankRecord) -> None:
+        """Notes that the status of workers may have changed, or that something may be due earlier."""
+        self._status = None
+        self._due = min(self._due, *map(self._next, workers))
+
+    def _next(self, worker: RankRecord) -> float:
+        """Time of a worker's restart, or of the next ping or kill."""
+        retry = float("inf") if worker.retry is None else worker.retry
+        watched = worker.pid is not None and not worker.killed
+        return min(retry, self._watchdog.due(worker)) if watched else retry
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
         """Tells a worker that has come what to load, and its peers of it. Shards are told once all of them are here."""
