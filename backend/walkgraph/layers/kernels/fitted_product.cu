@@ -65,6 +65,7 @@ struct Arguments {
 __device__ __forceinline__ void multiply(float (&c)[ROWS / 2], u64 a, u64 b, bool add) {
     asm volatile(PRODUCT : ACCUMULATORS : "l"(a), "l"(b), "r"((int)add));
 }
+
 // ── numbers ──
 
 struct Eight {
@@ -83,7 +84,6 @@ struct Eight {
     __device__ __forceinline__ uint4 rounded() const {
         return make_uint4(pair(v[0], v[1]), pair(v[2], v[3]), pair(v[4], v[5]), pair(v[6], v[7]));
     }
-    __device__ __forceinline__ void store(u16 *to) const { *(uint4 *)to = rounded(); }
 };
 // The tanh form, as x times a sigmoid.
 __device__ __forceinline__ float gelu(float x) {
