@@ -22,7 +22,7 @@ export interface TabEvents {
   reading: (reason: string) => void;
   /** This tab edits from now on. */
   editing: () => void;
-  /** The tab that edits has saved. */
+  /** The tab that edits, or did until now, has saved. */
   saved: () => void;
   /** Save what isn't before another tab takes over. */
   flush: () => Promise<void>;
@@ -92,9 +92,15 @@ export class Tabs {
     if (message.kind === "hello" && editing) this.answer(message);
     if (message.kind === "here" && editing && this.taken === null && this.isAfter(message)) this.read(ELSEWHERE);
     if (message.kind === "take" && editing) void this.yield(TAKEN);
-    if (message.kind === "yielded") this.taken?.();
+    if (message.kind === "yielded") this.heardYielded();
     if (message.kind === "saved" && !editing) this.events.saved();
     if (message.kind === "bye" && !editing) this.events.reading(LEFT);
+  }
+
+  /** A tab that took longer than YIELD_MS has saved only now. */
+  private heardYielded(): void {
+    if (this.taken) this.taken();
+    else if (this.role === "editing") this.events.saved();
   }
 
   /** If two tabs start within one millisecond, either may hear of the other first. */

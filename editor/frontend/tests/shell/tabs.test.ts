@@ -20,7 +20,7 @@ class Bus {
 
 let bus: Bus;
 
-function tab() {
+function tab(savesFor = 0) {
   const seen: string[] = [];
   const events = {
     reading: (reason: string) => seen.push(`reading: ${reason}`),
@@ -28,6 +28,7 @@ function tab() {
     saved: () => seen.push("saved"),
     flush: async () => {
       seen.push("flush");
+      if (savesFor > 0) await new Promise((resolve) => setTimeout(resolve, savesFor));
     },
   };
   return { seen, tabs: new Tabs(bus.open, events) };
@@ -83,6 +84,22 @@ describe("tabs of one document", () => {
     await settle(1000);
     await taken;
     expect(b.seen.at(-1)).toBe("editing");
+  });
+
+  it("hears of what a slow tab saved after it was taken over", async () => {
+    const [a, b] = [tab(3000), tab()];
+    a.tabs.start();
+    await settle(10);
+    b.tabs.start();
+    await settle();
+    const taken = b.tabs.take();
+    await settle(1000);
+    await taken;
+    expect(b.seen.at(-1)).toBe("editing");
+    await settle(3000);
+    expect(a.seen).toEqual(["flush", "reading: Another tab edits this document now."]);
+    expect(b.seen.at(-1)).toBe("saved");
+    expect([a.tabs.isEditing, b.tabs.isEditing]).toEqual([false, true]);
   });
 
   it("of two that start at once exactly one edits", async () => {
