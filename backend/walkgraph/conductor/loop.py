@@ -71,6 +71,9 @@ class ConductorLoop:
         self._workers_told = (connections.workers, *(() if refusals is None else (refusals,)))
         self._faults, self._processes = faults, Processes(directory, forking)
         self._workers = self._processes.alive
+        self._owed: dict[Rank, None] = {}
+        """Ranks with messages that wait to be sent."""
+        self._process_files: tuple[int, ...] = ()
         self._files = PassedFiles(directory, lambda: core.ranks.orders.replicated)
         self._to_service: deque[bytes] = deque()
         self._over = False
@@ -111,7 +114,7 @@ class ConductorLoop:
         be read)."""
         before = self._clock()
         seconds = min(max(0.0, due - before), LONGEST_WAIT)
-        if any(worker.waiting for worker in self._workers.values()):
+        if self._owed:
             seconds = min(seconds, INTERVAL)  # a ROUTER socket doesn't signal when a peer can take more
         if self._processes.has_events:
             seconds = 0.0
@@ -124,7 +127,8 @@ class ConductorLoop:
         """A poller of all that can tell of an event, made anew when that changes."""
         sends, takes = bool(self._to_service), len(self._to_service) < MOST_WAITING
         relayed = () if self._relay is None else self._relay.files
-        polled = (sends, takes, self._signals.fileno(), *relayed, *self._processes.files())
+        self._process_files = tuple(self._processes.files())
+        polled = (sends, takes, self._signals.fileno(), *relayed, *self._process_files)
         if polled != self._polled:
             self._poller, self._polled = zmq.Poller(), polled
             self._poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if sends else 0))
@@ -136,7 +140,7 @@ class ConductorLoop:
         """The events since the last call. Workers' messages come before their exits, since they were sent before."""
         if self._signals.fileno() in ready and self._signals.recv(64):
             yield e.FromService(m.Stop())
-        processes = self._processes.has_events or any(file in ready for file in self._processes.files())
+        processes = self._processes.has_events or any(file in ready for file in self._process_files)
         told = processes or any(one in ready for one in self._workers_told)
         if told and len(self._to_service) < MOST_WAITING:
             for identity, message in self._from_workers.drain():
@@ -166,6 +170,7 @@ class ConductorLoop:
                 case e.ToRank(rank=rank, message=message):
                     if rank in self._workers:
                         self._workers[rank].waiting.append(codec.encode(self._files.to_rank(rank, message)))
+                        self._owed[rank] = None
                 case e.Spawn(rank=rank, start=start):
                     self._spawn(rank, start)
                 case e.Kill(rank=rank):
@@ -190,9 +195,10 @@ class ConductorLoop:
 
     def _flush(self) -> None:
         parted: list[e.Parted] = []
-        for rank, worker in self._workers.items():
-            identity = worker.identity(rank)
-            while worker.waiting:
+        for rank in list(self._owed):
+            worker = self._workers.get(rank)
+            identity = b"" if worker is None else worker.identity(rank)
+            while worker is not None and worker.waiting:
                 count, frame = codec.together(worker.waiting)
                 try:
                     self._from_workers.socket.send_multipart([identity, frame], zmq.NOBLOCK)
@@ -206,6 +212,8 @@ class ConductorLoop:
                         parted.append(e.Parted(rank, worker.start))
                     break
                 _drop(worker.waiting, count)
+            if worker is None or not worker.waiting:
+                del self._owed[rank]
         for event in parted:
             self._handle(event)
         # The service comes last, so that work has begun when it hears of it.

@@ -48,7 +48,7 @@ class Runs:
         )
 
     def due(self) -> float:
-        deadlines = [self._deadline(run) for run in self.table if run.state != "ending"]
+        deadlines = [self._deadline(run) for run in self.table if self._is_timed(run)]
         return min(self.sessions.due(), self._stalls.due, *deadlines)
 
     def gauge(self, now: float) -> t.QueueGauge:
@@ -175,7 +175,7 @@ class Runs:
     # ── time ──
 
     def tick(self, now: float) -> list[Command]:
-        late = [run for run in self.table if run.state != "ending" and now >= self._deadline(run)]
+        late = [run for run in self.table if self._is_timed(run) and now >= self._deadline(run)]
         commands = [command for run in late for command in self.endings.end(run, self._too_late(run), now)]
         commands += self.endings.free_sessions(self.sessions.expired(now))
         quiet = (self._quiet(run) for run in self.table)
@@ -193,6 +193,11 @@ class Runs:
     def _goes_on(self, run: RunRecord, now: float) -> None:
         run.heard = now
         self._stalls.begin(now)
+
+    def _is_timed(self, run: RunRecord) -> bool:
+        """True if it has a deadline: of its own, or as it is paused."""
+        timed = run.submit.deadline is not None or self.steering.paused(run.id)
+        return timed and run.state != "ending"
 
     def _deadline(self, run: RunRecord) -> float:
         return self.steering.deadline(run.id, run.deadline)
