@@ -9,7 +9,7 @@ ready ranks are connected with each other.
 """
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -61,6 +61,49 @@ class LoadOrders:
         return message.number == self.number
 
 
+class _Summary:
+    """What is told of all workers, and when something is due. Hundreds of messages a second change neither."""
+
+    def __init__(self, workers: Collection[RankRecord], watchdog: Watchdog) -> None:
+        self._workers, self._watchdog = workers, watchdog
+        self._status: tuple[m.RankStatus, ...] | None = None
+        """None once it may have changed."""
+        self.due = float("inf")
+        """Nothing is due before."""
+
+    def status(self) -> tuple[m.RankStatus, ...]:
+        if self._status is None:
+            self._status = tuple(
+                m.RankStatus(
+                    rank=w.rank,
+                    state=w.state,
+                    phase=w.phase,
+                    fraction=w.fraction,
+                    pid=w.pid or None,
+                    restarts=w.restarts,
+                    reason=w.reason,
+                    away=w.away,
+                )
+                for w in self._workers
+            )
+        return self._status
+
+    def changed(self, *workers: RankRecord) -> None:
+        """Note that the status of workers may have changed, or that something may be due earlier."""
+        self._status = None
+        for worker in workers:
+            self.hurried(worker)
+
+    def hurried(self, worker: RankRecord) -> None:
+        """Note that something may be due earlier."""
+        self.due = min(self.due, self._watchdog.due(worker))
+
+    def ticked(self) -> None:
+        """Note that what was due is done."""
+        self.due = float("inf")
+        self.changed(*self._workers)
+
+
 class Ranks:
     def __init__(self, plan: Plan, limits: Limits, name: str = "") -> None:
         """`name`: the plan's name in telemetry; empty: the spec's."""
@@ -70,10 +113,7 @@ class Ranks:
         self._starts = count(1)
         self._watchdog = Watchdog(limits)
         self._given_up = False
-        self._status: tuple[m.RankStatus, ...] | None = None
-        """None once it may have changed. Hundreds of messages a second change nothing."""
-        self._due = float("inf")
-        """Nothing is due before."""
+        self._summary = _Summary(self._workers.values(), self._watchdog)
         self.were_ready = False
         """True once all ranks that haven't failed were ready at the same time."""
 
@@ -106,24 +146,7 @@ class Ranks:
         return over and any(all(map(self.ready, one.ranks)) for one in self.orders.plan.alternatives)
 
     def status(self) -> tuple[m.RankStatus, ...]:
-        if self._status is None:
-            self._status = self._told()
-        return self._status
-
-    def _told(self) -> tuple[m.RankStatus, ...]:
-        return tuple(
-            m.RankStatus(
-                rank=w.rank,
-                state=w.state,
-                phase=w.phase,
-                fraction=w.fraction,
-                pid=w.pid or None,
-                restarts=w.restarts,
-                reason=w.reason,
-                away=w.away,
-            )
-            for w in self._workers.values()
-        )
+        return self._summary.status()
 
     def current(self, rank: Rank, start: int) -> bool:
         """True if this is the rank's current start and its process lives; messages of other starts are ignored."""
@@ -134,7 +157,7 @@ class Ranks:
 
     def begin(self, now: float) -> list[Command]:
         commands = [worker.spawn(next(self._starts), now) for worker in self._workers.values()]
-        self._changed(*self._workers.values())
+        self._summary.changed(*self._workers.values())
         return commands
 
     def load(self, plan: Plan, name: str) -> list[Command]:
@@ -146,55 +169,51 @@ class Ranks:
             if worker.peer is not None:
                 worker.state, worker.phase, worker.fraction = "loading", "load", 0.0
                 commands.append(ToRank(worker.rank, self.orders.order(self._workers.values(), worker)))
-        self._changed(*self._workers.values())
+        self._summary.changed(*self._workers.values())
         return commands
 
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
         worker = self._workers[rank]
         if worker.start == start:
             worker.pid, worker.heard, worker.away = pid, now, False
-            self._changed(worker)
+            self._summary.changed(worker)
 
     def heard(self, rank: Rank, message: m.FromWorker, now: float) -> list[Command]:
         """Handles a worker's message: any is a sign of life; those about the worker itself change its state."""
-        worker = self._workers[rank]
+        worker, commands = self._workers[rank], list[Command]()
         answers = worker.asked is not None
         worker.heard, worker.asked = now, None
-        commands = self._follow(worker, message, now)
-        if isinstance(message, _News):
-            self._changed(worker)
-        elif answers or commands:
-            self._due = min(self._due, self._next(worker))
-        return commands
-
-    def _follow(self, worker: RankRecord, message: m.FromWorker, now: float) -> list[Command]:
         match message:
             case m.Hello(peer=peer):
                 worker.peer, worker.state, worker.phase = peer, "loading", "load"
-                return self._introduce(worker)
+                commands = self._introduce(worker)
             case m.Progress(phase=phase, fraction=fraction):
                 worker.phase, worker.fraction = phase, fraction
                 worker.state = "loading" if phase == "load" else "warming"
             case m.Ready() if self.orders.are_for(message):
                 worker.loaded, worker.state, worker.phase, worker.fraction = now, "warming", CONNECT, 1.0
                 self._connect()
-                return self._watchdog.loaded(worker, now)
+                commands = self._watchdog.loaded(worker, now)
             case m.Pong():
-                return self._watchdog.answered(worker, message, now)
+                commands = self._watchdog.answered(worker, message, now)
             case m.Connected(peers=peers):
                 worker.connected = peers
                 self._connect()
             case m.LoadFailed(error=error) if self.orders.are_for(message):
-                worker.fault = f"rank {worker.rank} can't load: {error.message}"
+                worker.fault = f"rank {rank} can't load: {error.message}"
                 worker.hopeless = error.code in HOPELESS
             case m.Faulted(error=error):
                 worker.fault = error.message
             case m.RankDone():
-                for one in worker.shards or (worker.rank,):
+                for one in worker.shards or (rank,):
                     self._workers[one].served = True
             case _:
                 pass
-        return []
+        if isinstance(message, _News):
+            self._summary.changed(worker)
+        elif answers or commands:
+            self._summary.hurried(worker)
+        return commands
 
     def died(self, event: Died, now: float) -> list[Command] | None:
         """Handles a worker's exit. Returns None if the start had ended already."""
@@ -220,7 +239,7 @@ class Ranks:
             pause = min(self._limits.backoff_last, self._limits.backoff_first * 2**doublings)
             # One that has served dies for a reason of its own, not at every start.
             worker.retry = now if worker.served else now + pause
-        self._changed(worker)
+        self._summary.changed(worker)
         return list(_taken_along(worker, [self._workers[other] for other in worker.shards]))
 
     def parted(self, rank: Rank, start: int) -> list[Command] | None:
@@ -234,7 +253,7 @@ class Ranks:
         worker.reason, worker.parted, worker.away = worker.fault, True, bool(worker.host)
         worker.forget()
         self._connect()  # ranks that waited only for it are ready now
-        self._changed(worker)
+        self._summary.changed(worker)
         killed = [] if worker.killed else [worker.kill()]
         return [*killed, *_taken_along(worker, [self._workers[other] for other in worker.shards])]
 
@@ -248,13 +267,12 @@ class Ranks:
                     commands.append(worker.spawn(next(self._starts), now))
             elif not worker.killed:
                 commands.extend(self._watchdog.watch(worker, self._workers.values(), now))
-        self._due = float("inf")
-        self._changed(*self._workers.values())
+        self._summary.ticked()
         return commands
 
     def due(self) -> float:
         """Time of the next restart, ping or kill; or earlier, if what was due has been put off since the last tick."""
-        return self._due
+        return self._summary.due
 
     def give_up(self) -> None:
         """Ends all restarts."""
@@ -266,17 +284,6 @@ class Ranks:
         return [w.kill() for w in self._workers.values() if w.pid is not None and not w.killed]
 
     # ── inside ──
-
-    def _changed(self, *workers: RankRecord) -> None:
-        """Notes that the status of workers may have changed, or that something may be due earlier."""
-        self._status = None
-        self._due = min(self._due, *map(self._next, workers))
-
-    def _next(self, worker: RankRecord) -> float:
-        """Time of a worker's restart, or of the next ping or kill."""
-        retry = float("inf") if worker.retry is None else worker.retry
-        watched = worker.pid is not None and not worker.killed
-        return min(retry, self._watchdog.due(worker)) if watched else retry
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
         """Tells a worker that has come what to load, and its peers of it. Shards are told once all of them are here."""

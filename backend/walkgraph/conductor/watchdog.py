@@ -118,8 +118,11 @@ class Watchdog:
         """Host -> when its clock was last measured by `NEXT_PINGS`."""
 
     def due(self, worker: RankRecord) -> float:
-        """Time at which `watch` must act on a worker, unless it sends a message before."""
-        return min(self._deadline(worker), self._connect_deadline(worker), self._ping_time(worker))
+        """Time of a worker's restart, or at which `watch` must act on it, unless it sends a message before."""
+        retry = float("inf") if worker.retry is None else worker.retry
+        if worker.pid is None or worker.killed:
+            return retry
+        return min(retry, self._deadline(worker), self._connect_deadline(worker), self._ping_time(worker))
 
     def watch(self, worker: RankRecord, others: Iterable[RankRecord], now: float) -> Iterable[Command]:
         if now >= self._connect_deadline(worker):

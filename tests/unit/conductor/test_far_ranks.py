@@ -1,6 +1,9 @@
 """Ranks on other hosts: one that is cut off is lost at once, whenever its process ends, and is started again no sooner;
 one whose host is gone is waited for."""
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,7 +12,7 @@ from tests.support.deployment import plan_named
 from tests.unit.conductor.test_core import GRAPH, PLAN, starts
 from tests.unit.conductor.test_taking_up import take_up
 from walkgraph.conductor.events import Command, Died, FromRank, Parted, ToRank
-from walkgraph.conductor.ranks import Ranks
+from walkgraph.conductor.ranks import Ranks, _Summary
 from walkgraph.conductor.watchdog import FIRST_PINGS, NEXT_PINGS, PING_SECONDS
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
@@ -229,6 +232,46 @@ def test_ranks_of_a_host_are_pinged_together_and_one_of_them_more_often() -> Non
         assert ranks.due() == now
         sent = {command.rank: command for command in ranks.tick(now) if isinstance(command, ToRank)}
         assert {rank: answered(rank, [ping], now) for rank, ping in sent.items()} == {NEAR: NEXT_PINGS, FAR: 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_due_before_it_is_said_to_be_and_no_status_is_old(seed: int) -> None:
+    draw = Random(seed)
+    _, plan = plan_named("synthetic_states")
+    ranks = Ranks(replace(plan, ranks=SPREAD.ranks), Limits(step_deadline=draw.choice((0.2, 30.0))))
+    ranks.begin(0.0)
+    now, workers, some = 0.0, ranks._workers, draw.choice(((NEAR,), (FAR,), (NEAR, FAR)))
+    for rank in {NEAR, FAR} - set(some):
+        # Where both are there, the other one is often due first.
+        workers[rank].pid = None
+    ranks.tick(0.0)
+    kinds: dict[str, Callable[[Rank], m.FromWorker]] = {
+        "hello": lambda rank: m.Hello(rank=rank, peer=m.Peer(address="", start=rank + 1)),
+        "progress": lambda rank: m.Progress(rank=rank, phase="load", fraction=draw.random()),
+        "ready": lambda rank: m.Ready(rank=rank, seconds=0.0),
+        "pong": lambda rank: m.Pong(rank=rank, number=draw.randrange(9), at=now),
+        "released": lambda rank: m.Released(rank=rank, run=RunId("a"), pages_free=0, pages_total=0),
+    }
+    kept = 0
+    for _ in range(300):
+        now += draw.choice((0.0, 0.05, 0.3))
+        rank, before = draw.choice(some), ranks.status()
+        match draw.choice((*kinds, "spawned", "tick", "died", "parted")):
+            case "spawned":
+                ranks.spawned(rank, workers[rank].start, 100, now)
+            case "tick":
+                ranks.tick(now)
+            case "died":
+                ranks.died(Died(rank, workers[rank].start, 1, ""), now)
+            case "parted":
+                ranks.parted(rank, workers[rank].start)
+            case kind:
+                ranks.heard(rank, kinds[kind](rank), now)
+        exact = min(ranks._watchdog.due(worker) for worker in workers.values())
+        assert ranks.due() <= exact
+        assert ranks.status() == _Summary(workers.values(), ranks._watchdog).status()
+        kept += ranks.status() is before
+    assert kept > 50
 
 
 def test_a_rank_on_another_host_is_told_its_clock_once_it_has_loaded() -> None:

@@ -176,7 +176,11 @@ class Runs:
 
     def tick(self, now: float) -> list[Command]:
         late = [run for run in self.table if self._is_timed(run) and now >= self._deadline(run)]
-        commands = [command for run in late for command in self.endings.end(run, self._too_late(run), now)]
+        commands = [
+            command
+            for run in late
+            for command in self.endings.end(run, _too_late(paused=self.steering.paused(run.id)), now)
+        ]
         commands += self.endings.free_sessions(self.sessions.expired(now))
         quiet = (self._quiet(run) for run in self.table)
         return [*commands, *self._stalls.tick((run for run in quiet if run is not None), now)]
@@ -202,11 +206,6 @@ class Runs:
     def _deadline(self, run: RunRecord) -> float:
         return self.steering.deadline(run.id, run.deadline)
 
-    def _too_late(self, run: RunRecord) -> ErrorInfo:
-        if not self.steering.paused(run.id):
-            return run_error("deadline_exceeded")
-        return run_error("deadline_exceeded", "the run was paused and not stepped for an hour; replay it")
-
     def _supersede(self, submit: m.Submit, request: Request, now: float) -> list[Command]:
         """Ends the waiting runs of a session that takes only the latest request."""
         if request.session is None or request.session.queue != "latest":
@@ -218,3 +217,9 @@ class Runs:
             if run.state == "waiting" and run.session == submit.session
             for command in self.endings.end(run, run_error("cancelled", message), now)
         ]
+
+
+def _too_late(*, paused: bool) -> ErrorInfo:
+    if not paused:
+        return run_error("deadline_exceeded")
+    return run_error("deadline_exceeded", "the run was paused and not stepped for an hour; replay it")
