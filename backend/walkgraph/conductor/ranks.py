@@ -24,7 +24,7 @@ HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Error codes of loads that would fail again in the same way."""
 
 _News = m.Hello | m.Progress | m.Ready | m.Connected | m.LoadFailed | m.Faulted
-"""What changes a worker's status."""
+"""Messages that change a worker's status."""
 _TELLS_NOTHING = (None, 0, -signal.SIGKILL)
 """Exit statuses of a worker that was cut off: it stops or is killed for that."""
 _DOUBLINGS = 16
@@ -62,7 +62,7 @@ class LoadOrders:
 
 
 class _Summary:
-    """What is told of all workers, and when something is due. Hundreds of messages a second change neither."""
+    """The status of all workers, and when something is due. Hundreds of messages a second change neither."""
 
     def __init__(self, workers: Collection[RankRecord], watchdog: Watchdog) -> None:
         self._workers, self._watchdog = workers, watchdog

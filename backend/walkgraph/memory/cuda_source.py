@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 HEADERS = tuple(Path(__file__).with_name(name) for name in ("common.cuh", "hopper.cuh"))
-"""What sources include."""
+"""The headers that sources may include."""
 
 
 @cache

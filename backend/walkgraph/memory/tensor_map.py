@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 BYTES = 128
-"""Of a map, which is a part of a launch's arguments."""
+"""The size of a map, which is a part of a launch's arguments."""
 
 
 def tensor_map(pointer: int, shape: tuple[int, int], stride: int, box: tuple[int, int]) -> Any:

@@ -33,7 +33,7 @@ from walkgraph.wire.fault_points import FaultPoints
 _log = logging.getLogger(__name__)
 
 _Computed = tuple[list[Outputs], dict[int, str]]
-"""What a thread has done: the outputs of calls, and which of them aren't finite, as `bad_on_host` finds."""
+"""The outputs of calls that a thread has made, and what `bad_on_host` found in them."""
 _SMALL = 1 << 16
 """The most bytes of any input that is kept in host memory too, where it came from."""
 

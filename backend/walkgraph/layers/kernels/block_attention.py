@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from walkgraph.layers.attention.paged_rows import BlockRows
 
 DIM, PAGE, TILE, FEW = 64, 16, 64, 8
-"""Of a head; slots of a page; queries of a warpgroup; the most queries past the last whole tile that need none."""
+"""Numbers of a head, slots of a page, queries of a warpgroup, and the most queries past the last whole tile that need
+no warpgroup."""
 _GROUPS, _SPLITS = 4, 8
 _CONTEXT, _TOKENS, _BUSY = 512, 64, 0.6
 """The least tokens that pages hold, the least queries, and the least share of busy processors, with which this launch
