@@ -13,7 +13,7 @@ from walkgraph.abi.step import PagedRows
 from walkgraph.layers.attention.dense_attention import BlockAttend
 from walkgraph.layers.attention.paged_blocks import Places, plain_place
 from walkgraph.layers.encoder import EncoderRows, EncoderWeights
-from walkgraph.layers.fitted_blocks import FittedBlocks, Projection
+from walkgraph.layers.fitted_blocks import FittedBlocks, FittedMap, Projection, fits
 from walkgraph.layers.kernels.fitted_product import Cut, Norm, added, choose, mapped, placed
 from walkgraph.layers.norm.layer_norm import row_sums
 from walkgraph.memory.cuda_source import is_available
@@ -107,6 +107,26 @@ def test_it_turns_and_places_as_its_twin_does(
     for found, wanted in ((q, wanted_q), (k, wanted_k), (v, wanted_v)):
         assert near(found, wanted.double(), 6e-3)
         assert torch.equal(found == 0, wanted == 0)
+
+
+def test_a_plain_map_is_one_too() -> None:
+    given = Given(256, 1024, 1408)
+    linear = nn.Linear(1408, 1024, device="cuda", dtype=torch.bfloat16)
+    linear.weight.data, linear.bias.data = given.weight, given.bias.bfloat16()
+    with torch.inference_mode():
+        fitted = FittedMap.of(linear)
+        assert fitted is not None
+        assert fits(given.x)
+        assert near(fitted(given.x), given.product - given.bias + linear.bias.double())
+
+
+@pytest.mark.parametrize("behind", [(64, 64), (1408, 6144), (4096, 1024)])
+def test_what_comes_next_changes_nothing(behind: tuple[int, int]) -> None:
+    given, ahead = Given(258, 1024, 1024), drawn(*behind).bfloat16()
+    cut, kept = given.cut(None), ahead.clone()
+    alone = mapped(given.x, given.weight, given.bias, given.norm, cut, gelu=True)
+    assert torch.equal(mapped(given.x, given.weight, given.bias, given.norm, cut, gelu=True, ahead=ahead), alone)
+    assert torch.equal(ahead, kept)
 
 
 def test_equal_rows_give_equal_bits_wherever_they_stand() -> None:

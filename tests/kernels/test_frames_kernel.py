@@ -23,11 +23,16 @@ def test_conditions_come_before_patches(
     maps = ConditionMaps(random(2, 7, width), random(2, width))
     angles = FrameAngles(random(dim), random(2 + patches, dim))
     rows, positions = torch.tensor([3, 0, 1])[:frames].int().to(device), torch.tensor([2, 5, 9, 30]).int().to(device)
-    seen, conditions = random(frames * patches, width).to(dtype), random(2, frames, 7)
+    seen, conditions = random(frames * patches, width).to(dtype), random(2, frames, 7).unbind()
     found = FrameRows(*enter(seen, conditions, maps, angles, rows, positions))
     on = [tuple(part.cpu() for part in one) for one in (maps, angles)]
     wanted = plain_frame_rows(
-        seen.cpu(), conditions.cpu(), ConditionMaps(*on[0]), FrameAngles(*on[1]), rows.cpu(), positions.cpu()
+        seen.cpu(),
+        [one.cpu() for one in conditions],
+        ConditionMaps(*on[0]),
+        FrameAngles(*on[1]),
+        rows.cpu(),
+        positions.cpu(),
     )
     # The interpreter cuts off where a GPU rounds.
     torch.testing.assert_close(found.x.cpu(), wanted.x, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)

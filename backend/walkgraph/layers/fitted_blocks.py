@@ -22,6 +22,7 @@ from walkgraph.layers.kernels.fitted_product import (
     is_present,
     mapped,
     placed,
+    plain,
 )
 from walkgraph.layers.norm.layer_norm import row_sums
 
@@ -49,16 +50,20 @@ class Projection:
     x: Tensor
     sums: Tensor
     of: _Normed
+    ahead: Tensor | None = None
+    """The weight that the layers multiply by next."""
 
     def rows(self) -> Tensor:
         """`[R, N]`: with a layer's, N is 3W."""
         one = self.of
-        return mapped(self.x, one.weight, one.bias, one.norm(self.sums), _cut(self.x, one.weight), gelu=False)
+        cut = _cut(self.x, one.weight)
+        return mapped(self.x, one.weight, one.bias, one.norm(self.sums), cut, gelu=False, ahead=self.ahead)
 
     def placed(self, places: Places) -> Tensor:
         """Turned queries `[R, H, D]`; keys and values are in their places."""
         one = self.of
-        return placed(self.x, one.weight, one.bias, one.norm(self.sums), places, _cut(self.x, one.weight))
+        cut = _cut(self.x, one.weight)
+        return placed(self.x, one.weight, one.bias, one.norm(self.sums), places, cut, self.ahead)
 
 
 class _Layer(NamedTuple):
@@ -69,6 +74,22 @@ class _Layer(NamedTuple):
     fc1: _Normed
     fc2: Tensor
     fc2_bias: Tensor
+
+
+class FittedMap:
+    """A linear map on one device."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        self._weight, self._bias = linear.weight, _float(linear.bias)
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> Self | None:
+        """None where the launch doesn't run, and for a map that it doesn't take: see `FittedBlocks.of`."""
+        return cls(linear) if is_present(linear.weight.device) and _is_taken(linear.weight, linear.bias) else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x `[R, K]`, which `fits` -> `[R, N]`."""
+        return plain(x, self._weight, self._bias, _cut(x, self._weight))
 
 
 class FittedBlocks:
@@ -91,6 +112,8 @@ class FittedBlocks:
             for one in layers
         ]
         self._end = None if end is None else _folded(end[0], end[1].weight, end[1].bias)
+        self._after = [one.qkv.weight for one in self._layers[1:]] + [None if self._end is None else self._end.weight]
+        """The weight behind each layer."""
 
     @classmethod
     def of(cls, layers: Sequence[EncoderWeights], end: tuple[nn.LayerNorm, nn.Linear] | None = None) -> Self | None:
@@ -99,27 +122,29 @@ class FittedBlocks:
         first = layers[0]
         linears = [first.out, first.fc1, first.fc2, *([] if end is None else [end[1]])]
         maps = [first.qkv, *((part.weight, part.bias) for part in linears)]
-        if not is_present(first.out.weight.device) or any(bias is None for _, bias in maps):
-            return None
-        fit = all(weight.dtype == torch.bfloat16 and choose(1, *weight.shape) for weight, _ in maps)
-        return cls(layers, end) if fit else None
-
-    @staticmethod
-    def fits(x: Tensor) -> bool:
-        """True if the launches take these rows."""
-        return len(x) <= MOST_ROWS and x.is_contiguous() and not torch.is_grad_enabled()
+        taken = is_present(first.out.weight.device) and all(_is_taken(*one) for one in maps)
+        return cls(layers, end) if taken else None
 
     def __call__(self, x: Tensor, attend: Callable[[int, Projection], Tensor], sums: Tensor | None = None) -> Tensor:
         """x `[R, W]` -> `[R, W]`, or what the end makes of it. attend: layer and its projection -> heads `[R, H, D]`;
         sums: `row_sums` of x, if they are known."""
         sums = row_sums(x) if sums is None else sums
-        for index, layer in enumerate(self._layers):
-            heads = attend(index, Projection(x, sums, layer.qkv)).flatten(1)
-            x, sums = added(heads, layer.out, layer.out_bias, x, _cut(x, layer.out))
+        for index, (layer, after) in enumerate(zip(self._layers, self._after, strict=True)):
+            heads = attend(index, Projection(x, sums, layer.qkv, layer.out)).flatten(1)
             fc1 = layer.fc1
-            y = mapped(x, fc1.weight, fc1.bias, fc1.norm(sums), _cut(x, fc1.weight), gelu=True)
-            x, sums = added(y, layer.fc2, layer.fc2_bias, x, _cut(x, layer.fc2))
+            x, sums = added(heads, layer.out, layer.out_bias, x, _cut(x, layer.out), fc1.weight)
+            y = mapped(x, fc1.weight, fc1.bias, fc1.norm(sums), _cut(x, fc1.weight), gelu=True, ahead=layer.fc2)
+            x, sums = added(y, layer.fc2, layer.fc2_bias, x, _cut(x, layer.fc2), after)
         return x if self._end is None else Projection(x, sums, self._end).rows()
+
+
+def fits(x: Tensor) -> bool:
+    """True if the launches take these rows."""
+    return len(x) <= MOST_ROWS and x.is_contiguous() and not torch.is_grad_enabled()
+
+
+def _is_taken(weight: Tensor, bias: Tensor | None) -> bool:
+    return bias is not None and weight.dtype == torch.bfloat16 and choose(1, *weight.shape) is not None
 
 
 def _folded(norm: nn.LayerNorm, weight: Tensor, bias: Tensor | None) -> _Normed:

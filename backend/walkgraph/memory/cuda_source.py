@@ -35,7 +35,7 @@ class CudaKernel:
         self._driver: Any = import_module("cuda.bindings.driver")
         options = ["-std=c++17", f"-arch={_architecture()}", *(f"-D{key}={value}" for key, value in defined.items())]
         torch.cuda.current_stream().synchronize()  # makes the device's context the thread's
-        self._module = self._checked(self._driver.cuModuleLoadData(_cubin(source.read_text(), options)))
+        self._module = self._checked(self._driver.cuModuleLoadData(_cubin(text_of(source), options)))
         self._function = self._checked(self._driver.cuModuleGetFunction(self._module, name.encode()))
         limit = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._checked(self._driver.cuFuncSetAttribute(self._function, limit, shared))
@@ -110,6 +110,14 @@ def _cubin(source: str, options: Sequence[str]) -> bytes:
     made = compiled(source, options)
     cache.put(made, "kernel.cubin", binary=True)
     return made
+
+
+def text_of(source: Path) -> str:
+    """With the headers beside it in their places; `HEADERS` are the compiler's to find."""
+    text = source.read_text()
+    for header in source.parent.glob("*.cuh"):
+        text = text.replace(f'#include "{header.name}"\n', header.read_text())
+    return text
 
 
 def compiled(source: str, options: Sequence[str]) -> bytes:

@@ -11,6 +11,11 @@ __device__ __forceinline__ void copy_tile(u32 to, const TensorMap *map, int colu
                  ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
 }
 
+// Into the L2 cache; multiples of 16 bytes.
+__device__ __forceinline__ void fetch(const u8 *from, u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // ── launches ──
 
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -28,40 +33,82 @@ __device__ __forceinline__ u64 described_lines(u32 at) {
     return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
+// c [64, 64] (+)= a [64, 16] @ b [16, 64], from shared memory: lines of a are its rows, and lines of b its columns.
+#define SUMS_64(c) \
+    "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), \
+        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), \
+        "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), \
+        "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
+#define PRODUCT_64 \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+__device__ __forceinline__ void multiply_64(float (&c)[32], u64 a, u64 b, bool add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" PRODUCT_64 "%32, %33, p, 1, 1, 0, 0;\n}"
+                 : SUMS_64(c) : "l"(a), "l"(b), "r"((int)add));
+}
+// As before; a from registers, and lines of b are its rows.
+__device__ __forceinline__ void multiply_64(float (&c)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" PRODUCT_64 "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+                 : SUMS_64(c) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"((int)add));
+}
+
 // ── clusters ──
 
-__device__ __forceinline__ void cluster_meets() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-// What the threads wrote before is not awaited.
-__device__ __forceinline__ void cluster_parts() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
+// Every block has begun, and has set up its barriers before it arrived; what its threads wrote is not awaited.
+__device__ __forceinline__ void cluster_arrives() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_began() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 __device__ __forceinline__ u32 of_block(u32 at, int block) {
     u32 there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
     return there;
 }
 
-// FAR: at an address `of_block`.
-template <bool FAR> __device__ __forceinline__ float4 shared_four(u32 at) {
+// Into a block's memory: addresses `of_block`. The barrier there counts the bytes, and no other wait is needed.
+__device__ __forceinline__ void send(u32 to, float4 v, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                 ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void send(u32 to, float2 v, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];"
+                 ::"r"(to), "f"(v.x), "f"(v.y), "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void send(u32 to, float v, u32 barrier) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];"
+                 ::"r"(to), "f"(v), "r"(barrier) : "memory");
+}
+
+// Until all of them have come, once.
+__device__ __forceinline__ void wait_for_sent(u32 barrier) {
+    asm volatile("{\n.reg .pred p;\nAGAIN:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], 0;\n@!p bra AGAIN;\n}"
+                 ::"r"(barrier) : "memory");
+}
+
+// ── shared memory of this block ──
+
+__device__ __forceinline__ float4 shared_four(u32 at) {
     float4 v;
-    if (FAR)
-        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
-    else
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at) : "memory");
     return v;
 }
-template <bool FAR> __device__ __forceinline__ float2 shared_two(u32 at) {
+__device__ __forceinline__ float2 shared_two(u32 at) {
     float2 v;
-    if (FAR)
-        asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
-    else
-        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
     return v;
 }
-__device__ __forceinline__ void put_two(u32 at, float x, float y) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x), "f"(y) : "memory");
+__device__ __forceinline__ float shared_one(u32 at) {
+    float v;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    return v;
+}
+__device__ __forceinline__ void put(u32 at, float4 v) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+}
+__device__ __forceinline__ void put(u32 at, float2 v) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(v.x), "f"(v.y) : "memory");
+}
+__device__ __forceinline__ void put(u32 at, float v) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
 }

@@ -10,12 +10,15 @@ import pytest
 
 from walkgraph.layers.kernels import block_attention
 from walkgraph.layers.kernels.block_attention import Cut
-from walkgraph.memory.cuda_source import compiled, is_available
+from walkgraph.memory.cuda_source import compiled, is_available, text_of
 
 HOPPER_SHARED = 227 << 10
 """Bytes of shared memory that a block of compute capability 9.0 can have."""
-CUTS = [Cut(258, 6), Cut(256, 5), Cut(264, 1), Cut(200, 2), Cut(136, 8)]
-SOURCE = Path(block_attention.__file__).with_suffix(".cu").read_text()
+CUTS = [
+    *(Cut(258, 6), Cut(256, 5), Cut(264, 1), Cut(200, 2), Cut(136, 8)),
+    *(Cut(258, 2, pieces=4, teams=3, stages=9), Cut(258, 1, pieces=2, teams=2)),
+]
+SOURCE = text_of(Path(block_attention.__file__).with_suffix(".cu"))
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -24,10 +27,11 @@ def test_the_cuts_fit_the_shared_memory(cut: Cut) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "groups", "few"), [(64, 1, 0), (65, 1, 1), (72, 1, 8), (73, 2, 0), (256, 4, 0), (258, 4, 2), (264, 4, 8)]
+    ("tokens", "tiles", "few"), [(64, 1, 0), (65, 1, 1), (72, 1, 8), (73, 2, 0), (256, 4, 0), (258, 4, 2), (264, 4, 8)]
 )
-def test_few_queries_past_a_whole_tile_have_no_warpgroup(tokens: int, groups: int, few: int) -> None:
-    assert (Cut(tokens, 1).groups, Cut(tokens, 1).few) == (groups, few)
+def test_few_queries_past_a_whole_tile_have_no_warpgroup(tokens: int, tiles: int, few: int) -> None:
+    assert (Cut(tokens, 1).tiles, Cut(tokens, 1).few) == (tiles, few)
+    assert (Cut(4 * tokens, 2, pieces=4).tiles, Cut(4 * tokens, 2, pieces=4).few) == (tiles, few)
 
 
 def test_the_source_reads_the_arguments_in_the_order_that_they_are_given() -> None:

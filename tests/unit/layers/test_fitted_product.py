@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from walkgraph.layers.encoder import EncoderWeights
-from walkgraph.layers.fitted_blocks import FittedBlocks
+from walkgraph.layers.fitted_blocks import FittedBlocks, FittedMap
 from walkgraph.layers.kernels import fitted_product
 from walkgraph.layers.kernels.fitted_product import Cut, Kind, choose, macros
 from walkgraph.layers.norm.layer_norm import row_sums
@@ -53,6 +53,7 @@ def test_a_cpu_runs_layer_after_layer() -> None:
     norms = [nn.LayerNorm(64, dtype=torch.bfloat16) for _ in range(2)]
     maps = [nn.Linear(64, columns, dtype=torch.bfloat16) for columns in (192, 64, 64, 64)]
     qkv = maps[0].weight, maps[0].bias
+    assert FittedMap.of(maps[1]) is None
     assert FittedBlocks.of([EncoderWeights(norms[0], qkv, 1, maps[1], norms[1], maps[2], maps[3], "gelu")]) is None
 
 
@@ -78,6 +79,8 @@ def test_the_source_reads_the_arguments_in_the_order_that_they_are_given() -> No
     [
         (Cut(136, stages=8), Kind(normed=True, places=True)),
         (Cut(88, split=2, stages=8), Kind(adds=True)),
+        (Cut(136, split=4), Kind()),
+        (Cut(64), Kind(adds=True)),
         (Cut(128, wide=2, stages=6), Kind(normed=True, gelu=True)),
     ],
 )

@@ -1,17 +1,22 @@
 // Attention of blocks of up to 264 tokens over a paged cache, one launch: heads of 64 numbers, pages of 16 slots.
 //
-// A cluster attends one sequence's head; each of its blocks has all queries and a share of the keys, so keys and values
-// leave memory once. Shares are combined in a fixed order through distributed shared memory, where every block writes
-// its part of the rows. A share depends on the length on the device: a captured launch serves every length.
+// Of a sequence's head, a cluster attends a piece of the queries; each of its blocks has a part of the keys, which the
+// block's teams of warpgroups take by turns. So there is a share of the result for each team of each block. A share depends
+// on the length on the device: a captured launch serves every length.
+//
+// Every block finishes some of the rows. Shares are sent into the inbox of the row's block, which waits for nothing but its
+// own inbox, and combines them in a fixed order.
 //
 // Warpgroups have 64 queries each. Up to 8 queries past the last whole 64 would fill an eighth of a warpgroup; three more
 // warps attend them, by turns, block by block: their scores are computed transposed, keys x queries. One warp copies keys
-// and values into a ring of shared memory, page by page.
+// and values into a ring of shared memory, page by page; those of earlier tokens before the launch before this one has
+// ended.
 //
 // Warpgroups multiply in turns; the others raise scores to powers meanwhile. A result is scaled down only if its maximum
 // grew by more than RISE, in powers of 2: float32 has room for that.
 //
-// Given by the compiler's options: GROUPS (warpgroups), FEW (1: queries past them), SPLIT (blocks of a cluster), STAGES.
+// Given by the compiler's options: TILES of 64 queries, FEW (1: queries past them), TEAMS (of TILES warpgroups), SPLIT
+// (blocks of a cluster), PIECES (of the queries), STAGES.
 //
 // Shape letters: B sequences, n tokens of a block, H query heads, G key/value heads, D = 64.
 
@@ -21,14 +26,18 @@
 constexpr int DIM = 64, LINE = 2 * DIM, PAGE = 16, PAGE_BYTES = PAGE * LINE;
 constexpr int KEYS = 64, PAGES = KEYS / PAGE;      // of a stage
 constexpr int SIDE_BYTES = KEYS * LINE, STAGE_BYTES = 2 * SIDE_BYTES;
-constexpr int WHOLE = 64 * GROUPS, MULTIPLIERS = 128 * GROUPS;
-constexpr int OTHERS = FEW ? 3 : 0, ROWS = WHOLE + 8 * OTHERS, THREADS = MULTIPLIERS + 128;
-constexpr int PITCH = DIM + 8;                     // floats of a staged row: off its neighbours' banks
-constexpr int STAGED_BYTES = ROWS * PITCH * 4;
-constexpr int QUERY_BYTES = GROUPS * 64 * LINE;
-constexpr int COPIED_BYTES = QUERY_BYTES + STAGES * STAGE_BYTES;
-constexpr int ALL_BYTES = COPIED_BYTES > STAGED_BYTES ? COPIED_BYTES : STAGED_BYTES;
+constexpr int GROUPS = TILES * TEAMS, WHOLE = 64 * TILES, MULTIPLIERS = 128 * GROUPS;
+constexpr int OTHERS = FEW ? 3 : 0, THREADS = MULTIPLIERS + 128;
+constexpr int SHARES = TEAMS * SPLIT, FIRST_TEAM = (1 << SPLIT) - 1;  // a bit for each share
+constexpr int OWN = (WHOLE + 8 * FEW + SPLIT - 1) / SPLIT;            // rows that a block finishes, at most
+constexpr int PITCH = DIM + 8, PITCH_BYTES = PITCH * 4;               // of a share's row: off its neighbours' banks
+constexpr int SENT_BYTES = (DIM + 2) * 4;          // of a row
+constexpr int QUERY_BYTES = WHOLE * LINE, INBOX_BYTES = SHARES * OWN * PITCH_BYTES;
+constexpr int FEW_BYTES = FEW ? 8 * (OTHERS - 1) * PITCH_BYTES : 0;
+constexpr int ALL_BYTES = QUERY_BYTES + STAGES * STAGE_BYTES + INBOX_BYTES + FEW_BYTES;
 constexpr float RISE = 8.f;
+static_assert(STAGES % TEAMS == 0 && (!FEW || STAGES % OTHERS == 0) && STAGES > TEAMS,
+              "who waits for a block of keys has waited for the one before it in its place");
 constexpr float LOWEST = -1e30f, NOTHING = -2e38f;  // of no key; of a key past the end
 
 struct Arguments {
@@ -43,67 +52,93 @@ struct Arguments {
     float scale;           // of scores as powers of 2
 };
 
-// ── products ──
-
-// c [64, 64] (+)= a [64, 16] @ b [16, 64], from shared memory: lines of a are its rows, and lines of b its columns.
-#define SUMS(c) \
-    "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), \
-        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), \
-        "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), \
-        "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-#define PRODUCT \
-    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-__device__ __forceinline__ void multiply(float (&c)[32], u64 a, u64 b, bool add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" PRODUCT "%32, %33, p, 1, 1, 0, 0;\n}"
-                 : SUMS(c) : "l"(a), "l"(b), "r"((int)add));
-}
-// As before; a from registers, and lines of b are its rows.
-__device__ __forceinline__ void multiply(float (&c)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" PRODUCT "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
-                 : SUMS(c) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"((int)add));
-}
 // ── the block's parts ──
 
 struct Ring {
     u32 start;
-    __device__ __forceinline__ u32 q(int group) const { return start + group * 64 * LINE; }
+    __device__ __forceinline__ u32 q(int tile) const { return start + tile * 64 * LINE; }
     __device__ __forceinline__ u32 k(int i) const { return start + QUERY_BYTES + i % STAGES * STAGE_BYTES; }
     __device__ __forceinline__ u32 v(int i) const { return k(i) + SIDE_BYTES; }
     __device__ __forceinline__ u32 full(int i) const { return start + ALL_BYTES + i % STAGES * 8; }
     __device__ __forceinline__ u32 free(int i) const { return full(i) + STAGES * 8; }
     __device__ __forceinline__ u32 arrived() const { return start + ALL_BYTES + STAGES * 16; }  // a cut block's copies
-    __device__ __forceinline__ u32 used() const { return arrived() + 8; }                         // blocks with keys
-    // After the keys: unscaled results and, per row, the maximum and the sum of weights.
-    __device__ __forceinline__ u32 staged(int row, int column) const { return start + 4 * (row * PITCH + column); }
-    __device__ __forceinline__ u32 sums(int row) const { return staged(row, DIM); }
+    __device__ __forceinline__ u32 landed() const { return arrived() + 8; }                       // shares of the inbox
+    __device__ __forceinline__ u32 used() const { return landed() + 8; }                          // a bit for each share
+    // An unscaled result, in units of a thread's numbers; then the row's maximum and its sum of weights.
+    __device__ __forceinline__ u32 inbox(int share, int row) const {
+        return start + QUERY_BYTES + STAGES * STAGE_BYTES + (share * OWN + row) * PITCH_BYTES;
+    }
+    // Of the few queries, by all of their warps but the first.
+    __device__ __forceinline__ u32 few(int warp, int row) const {
+        return inbox(SHARES, 0) + ((warp - 1) * 8 + row) * PITCH_BYTES;
+    }
     __device__ __forceinline__ void wait_full(int i) const { barrier_wait(full(i), i / STAGES & 1); }
     __device__ __forceinline__ void wait_free(int i) const { barrier_wait(free(i), (i / STAGES & 1) ^ 1); }
 };
+constexpr int UNIT = 4, UNITS = DIM / UNIT;  // numbers that a thread of a warpgroup has of 16 columns
+__device__ __forceinline__ int column_of(int unit) { return unit / 4 * 16 + unit % 4 * 2; }  // and the next; and 8 on
+__device__ __forceinline__ int index_of(int column) {
+    return (column / 16 * 4 + column % 8 / 2) * UNIT + column % 16 / 8 * 2 + column % 2;
+}
+
 struct Place {
     int part, sequence, head;
+    int rows;  // of the piece
     u64 from;  // of queries and results
     __device__ __forceinline__ explicit Place(const Arguments &given) {
         u32 block;  // read again where it is needed: a register for it is lost to the products
         asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-        part = block % SPLIT, sequence = block / SPLIT / given.heads, head = block / SPLIT % given.heads;
-        from = ((u64)sequence * given.tokens * given.heads + head) * DIM;
+        const int piece = block / SPLIT % PIECES, of = block / SPLIT / PIECES;
+        const int each = (given.tokens + PIECES - 1) / PIECES;
+        part = block % SPLIT, sequence = of / given.heads, head = of % given.heads;
+        rows = min(each, given.tokens - piece * each);
+        from = ((u64)(sequence * given.tokens + piece * each) * given.heads + head) * DIM;
+    }
+    // Rows of the piece that a block finishes.
+    __device__ __forceinline__ int own() const { return (rows + SPLIT - 1) / SPLIT; }
+};
+// Where a share of a row goes: into this block's inbox, or another's.
+struct Target {
+    u32 row, landed;
+    bool here;
+    __device__ __forceinline__ Target(const Ring &ring, const Place &place, int team, int row) {
+        const int own = place.own(), block = row / own;
+        this->row = ring.inbox(team * SPLIT + place.part, row - block * own), here = block == place.part;
+        if (!here) this->row = of_block(this->row, block), landed = of_block(ring.landed(), block);
+    }
+    template <class T> __device__ __forceinline__ void give(int at, T value) const {
+        if (here) put(row + 4 * at, value);
+        else send(row + 4 * at, value, landed);
     }
 };
 struct Share {
     const int *table;  // pages of the sequence
     int pages, used;   // pages with tokens; blocks of the cluster that have keys
-    int begin, count;  // blocks of keys
-    int left;          // keys of the share's last block
+    int all;           // blocks of keys
+    int begin, count;  // of them, this block's
+    int left;          // keys of its last one
+    int old;           // keys of earlier tokens
     __device__ __forceinline__ Share(const Arguments &given, const Place &place) {
         int part = place.part, row = __ldg(given.sequences + place.sequence);
-        int most = min(__ldg(given.lengths + row) + given.tokens, given.reach * PAGE);
+        old = __ldg(given.lengths + row);
+        int most = min(old + given.tokens, given.reach * PAGE);
         table = given.pages + (u64)row * given.reach, pages = (most + PAGE - 1) / PAGE;
-        int all = (most + KEYS - 1) / KEYS, end = 0;
-        used = min(all, SPLIT), begin = 0;
-        if (part < used) begin = part * all / used, end = (part + 1) * all / used;
+        all = (most + KEYS - 1) / KEYS, used = min(all, SPLIT), begin = first(part);
+        const int end = first(part + 1);
         count = __shfl_sync(~0u, end - begin, 0), left = end == all ? most - (all - 1) * KEYS : KEYS;
+    }
+    __device__ __forceinline__ int of_team(int team) const { return (count - team + TEAMS - 1) / TEAMS; }
+    __device__ __forceinline__ int first(int part) const { return min(part, used) * all / used; }
+    // Called by a warp: which shares there are, and the bytes of them that other blocks send.
+    __device__ __forceinline__ void announce(const Ring &ring, const Place &place, int lane) const {
+        const int part = lane % SPLIT;
+        const u32 shares = __ballot_sync(~0u, lane < SHARES && first(part + 1) - first(part) > lane / SPLIT);
+        const u32 sent = __ballot_sync(~0u, part != place.part) & shares;
+        if (lane > 0) return;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(ring.used()), "r"(shares) : "memory");
+        const int from = place.part * place.own(), end = min(from + place.own(), place.rows);
+        const int whole = max(0, min(end, WHOLE) - from), few = max(0, end - max(from, WHOLE));
+        barrier_expect(ring.landed(), SENT_BYTES * (whole * __popc(sent) + few * __popc(sent & FIRST_TEAM)));
     }
 };
 
@@ -154,7 +189,9 @@ __device__ __forceinline__ void pass_turn(int group) {
 __device__ __forceinline__ void copy_keys(
     const Arguments &given, const Share &share, const Ring &ring, int head, int lane) {
     Copies copies(given, share, ring, head, lane);
+    const int old = max(0, share.old / KEYS - share.begin);  // whole blocks of earlier tokens
     for (int i = 0; i < share.count; i++) {
+        if (i == old) wait_for_launch_before();
         if (i >= STAGES) ring.wait_free(i);
         copies.fill(i);
     }
@@ -168,31 +205,32 @@ struct Many {
     float scores[KEYS / 2], heard[32];
     float best[2], total[2];  // of the rows `lane / 4` and 8 after it; total: this thread's columns
 
-    // Queries into shared memory.
-    __device__ __forceinline__ void read(const u16 *from, u32 to, int end, int stride) {
-        constexpr int CHUNKS = DIM / 8, TURNS = 64 * CHUNKS / 128;
-        int thread = threadIdx.x % 128, group = threadIdx.x / 128;
+    // Queries of a tile into shared memory, by all teams.
+    __device__ __forceinline__ void read(const u16 *from, const Ring &ring, int end, int stride) {
+        constexpr int CHUNKS = DIM / 8, READERS = 128 * TEAMS, TURNS = (64 * CHUNKS + READERS - 1) / READERS;
+        const int group = threadIdx.x / 128, tile = group % TILES, at = group / TILES * 128 + threadIdx.x % 128;
         uint4 value[TURNS];
 #pragma unroll
         for (int i = 0; i < TURNS; i++) {
-            int row = 64 * group + (i * 128 + thread) / CHUNKS;
+            int row = 64 * tile + (i * READERS + at) / CHUNKS;
             value[i] = make_uint4(0, 0, 0, 0);
-            if (row < end) value[i] = *(const uint4 *)(from + (u64)row * stride + thread % CHUNKS * 8);
+            if (row < end) value[i] = *(const uint4 *)(from + (u64)row * stride + at % CHUNKS * 8);
         }
 #pragma unroll
         for (int i = 0; i < TURNS; i++) {
-            int row = (i * 128 + thread) / CHUNKS;
+            int row = (i * READERS + at) / CHUNKS;
+            if (row >= 64) continue;
             asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                         ::"r"(to + row * LINE + ((thread % CHUNKS ^ row % 8) << 4)),
+                         ::"r"(ring.q(tile) + row * LINE + ((at % CHUNKS ^ row % 8) << 4)),
                            "r"(value[i].x), "r"(value[i].y), "r"(value[i].z), "r"(value[i].w) : "memory");
         }
-        asm volatile("fence.proxy.async.shared::cta;\nbar.sync %0, 128;" ::"r"(2 + group) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;\nbar.sync %0, %1;" ::"r"(2 + tile), "n"(READERS) : "memory");
     }
     __device__ __forceinline__ void multiply_keys(u32 q, u32 k) {
         u64 a = described_lines(q), b = described_lines(k);
         begin_products();
 #pragma unroll
-        for (int i = 0; i < DIM / 16; i++) multiply(scores, a + 2 * i, b + 2 * i, i > 0);
+        for (int i = 0; i < DIM / 16; i++) multiply_64(scores, a + 2 * i, b + 2 * i, i > 0);
         commit_products();
     }
     __device__ __forceinline__ void multiply_values(u32 v) {
@@ -200,7 +238,7 @@ struct Many {
         begin_products();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
-            multiply(heard, weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3],
+            multiply_64(heard, weights[4 * i], weights[4 * i + 1], weights[4 * i + 2], weights[4 * i + 3],
                      b + (u64)(PAGE_BYTES >> 4) * i, true);
         commit_products();
     }
@@ -248,200 +286,95 @@ struct Many {
     }
     __device__ __forceinline__ void attend(const Ring &ring, const Share &share, float scale, int group, int lane) {
         float keep[2];
+        const int team = group / TILES, count = share.of_team(team);
         best[0] = best[1] = LOWEST, total[0] = total[1] = 0.f;
 #pragma unroll
         for (int i = 0; i < 32; i++) heard[i] = 0.f;
         const int next = (group + 1) % GROUPS;
-        const bool turns = share.count > 2;
+        const bool turns = share.count > 2 && share.count >= TEAMS;
         if (turns && group == GROUPS - 1) pass_turn(0);
-        for (int i = 0; i < share.count; i++) {
+        for (int i = team; i < share.count; i += TEAMS) {
             ring.wait_full(i);
             if (turns) take_turn(group);
-            if (i > 0) {
-                multiply_values(ring.v(i - 1));
+            if (i > team) {
+                multiply_values(ring.v(i - TEAMS));
                 finish_products<0>();
             }
-            multiply_keys(ring.q(group), ring.k(i));
+            multiply_keys(ring.q(group % TILES), ring.k(i));
             if (turns) pass_turn(next);
-            if (i > 0 && lane == 0) barrier_arrive(ring.free(i - 1));
+            if (i > team && lane == 0) barrier_arrive(ring.free(i - TEAMS));
             finish_products<0>();
             if (i == share.count - 1 && share.left < KEYS) mask(share.left, lane);
             if (weigh(scale, keep)) scale_down(keep);
             round_weights();
         }
         if (turns) take_turn(group);
-        multiply_values(ring.v(share.count - 1));
-        if (turns && group < GROUPS - 1) pass_turn(next);
+        multiply_values(ring.v(team + (count - 1) * TEAMS));
+        // Unless that was the last turn: a later team may have a block less.
+        if (turns && share.of_team(next / TILES) >= count + (next == 0)) pass_turn(next);
         finish_products<0>();
     }
     __device__ __forceinline__ void scale_down(const float (&keep)[2]) {
 #pragma unroll
         for (int i = 0; i < 32; i++) heard[i] *= keep[i / 2 % 2];
     }
-    __device__ __forceinline__ void stage(const Ring &ring, int row, int lane) const {
+    // Row: of the piece, and 8 after it.
+    __device__ __forceinline__ void give(const Ring &ring, const Place &place, int team, int row, int lane) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                put_two(ring.staged(row + 8 * r, 8 * i + lane % 4 * 2), heard[4 * i + 2 * r], heard[4 * i + 2 * r + 1]);
             float sum = total[r] + __shfl_xor_sync(~0u, total[r], 1);
             sum += __shfl_xor_sync(~0u, sum, 2);
-            if (lane % 4 == 0) put_two(ring.sums(row + 8 * r), best[r], sum);
+            if (row + 8 * r >= place.rows) continue;
+            const Target target(ring, place, team, row + 8 * r);
+#pragma unroll
+            for (int i = 0; i < DIM / 16; i++) {
+                const float *part = heard + 8 * i + 2 * r;
+                target.give((4 * i + lane % 4) * UNIT, make_float4(part[0], part[1], part[4], part[5]));
+            }
+            if (lane % 4 == 0) target.give(DIM, make_float2(best[r], sum));
         }
     }
 };
 
-// ── up to 8 queries, of which each of OTHERS warps attends every third block ──
+#include "block_attention_few.cuh"
 
-struct Few {
-    static constexpr int TILES = KEYS / 16;
-    u32 q[8];
-    float heard[DIM / 16][4];  // dims x queries
-    float best[2], total[2];   // of the queries `lane % 4 * 2` and the next; total: this thread's keys
+// ── together ──
 
-    __device__ __forceinline__ void read(const u16 *from, int end, int stride, int lane) {
-        int row = WHOLE + lane / 4;
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            q[i] = row < end ? *(const u32 *)(from + (u64)row * stride + i * 8 + lane % 4 * 2) : 0;
-#pragma unroll
-        for (int i = 0; i < DIM / 16; i++) heard[i][0] = heard[i][1] = heard[i][2] = heard[i][3] = 0.f;
-        best[0] = best[1] = LOWEST, total[0] = total[1] = 0.f;
-    }
-    __device__ __forceinline__ void attend(
-        const Arguments &given, const Share &share, const Ring &ring, const u16 *from, int which, int lane) {
-        read(from, given.tokens, given.heads * DIM, lane);
-        for (int i = which; i < share.count; i += OTHERS) {
-            ring.wait_full(i);
-            int left = i == share.count - 1 ? share.left : KEYS;
-            attend_keys(ring.k(i), ring.v(i), left, given.scale, lane);
-            __syncwarp();
-            if (lane == 0) barrier_arrive(ring.free(i));
-        }
-    }
-    // A block's keys, of which `left` are the sequence's.
-    __device__ __forceinline__ void attend_keys(u32 k, u32 v, int left, float scale, int lane) {
-        float scores[TILES][4] = {};
-        int key = lane % 8, half = lane / 8 % 2, other = lane / 16;  // which of the four tiles a lane has a line of
-#pragma unroll
-        for (int t = 0; t < TILES; t++)
-#pragma unroll
-            for (int i = 0; i < DIM / 16; i++) {
-                u32 a[4];
-                load_tiles<false>(a, k + (16 * t + 8 * half + key) * LINE + ((2 * i + other ^ key) << 4));
-                multiply(scores[t], a[0], a[1], a[2], a[3], q[2 * i], q[2 * i + 1]);
-            }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float top = NOTHING;
-#pragma unroll
-            for (int t = 0; t < TILES; t++)
-#pragma unroll
-                for (int j = r; j < 4; j += 2) {
-                    if (left < KEYS && 16 * t + j / 2 * 8 + lane / 4 >= left) scores[t][j] = NOTHING;
-                    top = fmaxf(top, scores[t][j]);
-                }
-#pragma unroll
-            for (int by = 4; by < 32; by <<= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, by));
-            float higher = fmaxf(best[r], top * scale), keep = power(best[r] - higher);
-            best[r] = higher, total[r] *= keep;
-#pragma unroll
-            for (int t = 0; t < TILES; t++)
-#pragma unroll
-                for (int j = r; j < 4; j += 2) {
-                    scores[t][j] = power(fmaf(scores[t][j], scale, -higher));
-                    total[r] += scores[t][j];
-                }
-#pragma unroll
-            for (int i = 0; i < DIM / 16; i++) heard[i][r] *= keep, heard[i][r + 2] *= keep;
-        }
-#pragma unroll
-        for (int t = 0; t < TILES; t++) {
-            u32 b0 = transposed(pair(scores[t][0], scores[t][1])), b1 = transposed(pair(scores[t][2], scores[t][3]));
-#pragma unroll
-            for (int i = 0; i < DIM / 16; i++) {
-                u32 a[4];
-                load_tiles<true>(a, v + (16 * t + 8 * other + key) * LINE + ((2 * i + half ^ key) << 4));
-                multiply(heard[i], a[0], a[1], a[2], a[3], b0, b1);
-            }
-        }
-    }
-    // The warps' parts; the first warp adds those of the others.
-    __device__ __forceinline__ void stage(const Ring &ring, int which, int lane) {
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int by = 4; by < 32; by <<= 1) total[r] += __shfl_xor_sync(~0u, total[r], by);
-        int row = WHOLE + lane % 4 * 2, column = lane / 4;
-        if (which > 0) put(ring, row + 8 * which, column);
-        asm volatile("bar.sync 1, %0;" ::"n"(32 * OTHERS) : "memory");
-        if (which > 0) return;
-        for (int other = 1; other < OTHERS; other++) add(ring, row + 8 * other, column);
-        put(ring, row, column);
-    }
-    __device__ __forceinline__ void put(const Ring &ring, int row, int column) const {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-#pragma unroll
-            for (int i = 0; i < DIM / 8; i++)
-                asm volatile("st.shared.f32 [%0], %1;"
-                             ::"r"(ring.staged(row + r, column + 8 * i)), "f"(heard[i / 2][i % 2 * 2 + r]) : "memory");
-            if (column == 0) put_two(ring.sums(row + r), best[r], total[r]);
-        }
-    }
-    __device__ __forceinline__ void add(const Ring &ring, int row, int column) {
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float2 sums;
-            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                         : "=f"(sums.x), "=f"(sums.y) : "r"(ring.sums(row + r)) : "memory");
-            float higher = fmaxf(best[r], sums.x), mine = power(best[r] - higher), theirs = power(sums.x - higher);
-            best[r] = higher, total[r] = total[r] * mine + sums.y * theirs;
-#pragma unroll
-            for (int i = 0; i < DIM / 8; i++) {
-                float value, &sum = heard[i / 2][i % 2 * 2 + r];
-                asm volatile("ld.shared.f32 %0, [%1];"
-                             : "=f"(value) : "r"(ring.staged(row + r, column + 8 * i)) : "memory");
-                sum = sum * mine + value * theirs;
-            }
-        }
-    }
-};
-
-__device__ __forceinline__ u32 of_share(u32 at, int block) { return SPLIT > 1 ? of_block(at, block) : at; }
-
-// This block's part of the rows, from all shares.
+// The rows that this block finishes, from all shares.
 __device__ __forceinline__ void combine(const Arguments &given, const Ring &ring) {
-    constexpr int CHUNKS = DIM / 4;
+    constexpr int TURNS = (OWN * UNITS + THREADS - 1) / THREADS;
     const Place place(given);
-    const int part = place.part, stride = given.heads * DIM;
-    u16 *out = given.out + place.from;
-    int used;
+    const int from = place.part * place.own(), count = min(place.own(), place.rows - from), stride = given.heads * DIM;
+    u16 *out = given.out + place.from + (u64)from * stride;
+    wait_for_sent(ring.landed());
+    u32 used;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(used) : "r"(ring.used()) : "memory");
-    const int each = (given.tokens + SPLIT - 1) / SPLIT, end = min((part + 1) * each, given.tokens);
-    for (int at = threadIdx.x; at < each * CHUNKS; at += THREADS) {
-        int row = part * each + at / CHUNKS, column = at % CHUNKS * 4;
-        if (row >= end) break;
-        float2 sums[SPLIT];
-        float4 heard[SPLIT];
 #pragma unroll
-        for (int i = 0; i < SPLIT; i++) {
+    for (int turn = 0; turn < TURNS; turn++) {
+        const int row = (turn * THREADS + threadIdx.x) / UNITS, unit = threadIdx.x % UNITS;
+        if (row >= count) break;
+        const u32 here = from + row < WHOLE ? used : used & FIRST_TEAM;
+        float2 sums[SHARES];
+        float4 heard[SHARES];
+#pragma unroll
+        for (int i = 0; i < SHARES; i++) {
             sums[i] = make_float2(LOWEST, 0.f), heard[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (i >= used) continue;
-            sums[i] = shared_two<(SPLIT > 1)>(of_share(ring.sums(row), i));
-            heard[i] = shared_four<(SPLIT > 1)>(of_share(ring.staged(row, column), i));
+            if (!(here >> i & 1)) continue;
+            sums[i] = shared_two(ring.inbox(i, row) + 4 * DIM);
+            heard[i] = shared_four(ring.inbox(i, row) + 4 * UNIT * unit);
         }
         float best = LOWEST, total = 0.f, x = 0.f, y = 0.f, z = 0.f, w = 0.f;
 #pragma unroll
-        for (int i = 0; i < SPLIT; i++) best = fmaxf(best, sums[i].x);
+        for (int i = 0; i < SHARES; i++) best = fmaxf(best, sums[i].x);
 #pragma unroll
-        for (int i = 0; i < SPLIT; i++) {
+        for (int i = 0; i < SHARES; i++) {
             float weight = power(sums[i].x - best);
             total += weight * sums[i].y;
             x += weight * heard[i].x, y += weight * heard[i].y, z += weight * heard[i].z, w += weight * heard[i].w;
         }
         float by = 1.f / total;
-        *(uint2 *)(out + (u64)row * stride + column) = make_uint2(pair(x * by, y * by), pair(z * by, w * by));
+        u32 *to = (u32 *)(out + (u64)row * stride + column_of(unit));
+        to[0] = pair(x * by, y * by), to[4] = pair(z * by, w * by);
     }
 }
 
@@ -459,37 +392,42 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             barrier_init(ring.full(i), 1);
-            barrier_init(ring.free(i), MULTIPLIERS / 32 + FEW);
+            barrier_init(ring.free(i), 4 * TILES + FEW);
         }
         barrier_init(ring.arrived(), 1);
+        barrier_init(ring.landed(), 1 + 4 * GROUPS + FEW);  // announced; given here
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    const Share share(given, place);
-    if (threadIdx.x == 0) asm volatile("st.shared.u32 [%0], %1;" ::"r"(ring.used()), "r"(share.used) : "memory");
     __syncthreads();
+    if (SPLIT > 1) cluster_arrives();
     if (warp < MULTIPLIERS / 32) {
         Many many;
-        if (share.count > 0) {
-            wait_for_launch_before();
-            many.read(given.q + place.from, ring.q(warp / 4), given.tokens, given.heads * DIM);
-            many.attend(ring, share, given.scale, warp / 4, lane);
-        }
-        __syncthreads();
-        if (share.count > 0) many.stage(ring, warp * 16 + lane / 4, lane);
+        const int group = warp / 4, team = group / TILES;
+        wait_for_launch_before();
+        many.read(given.q + place.from, ring, place.rows, given.heads * DIM);
+        const Share share(given, place);
+        if (share.count > team) many.attend(ring, share, given.scale, group, lane);
+        if (SPLIT > 1) cluster_began();
+        if (share.count > team) many.give(ring, place, team, (warp - 4 * TILES * team) * 16 + lane / 4, lane);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(ring.landed());
+    } else if (warp == MULTIPLIERS / 32 + 3) {
+        const Share share(given, place);
+        if (share.count > 0) copy_keys(given, share, ring, place.head / given.shared, lane);
+        share.announce(ring, place, lane);
+        wait_for_launch_before();
+        if (SPLIT > 1) cluster_began();
     } else {
         const int which = warp - MULTIPLIERS / 32;
+        const Share share(given, place);
+        const bool attends = FEW && share.count > 0;
         Few few;
-        if (share.count > 0) {
-            wait_for_launch_before();
-            if (which == 3) copy_keys(given, share, ring, place.head / given.shared, lane);
-            else if (FEW) few.attend(given, share, ring, given.q + place.from, which, lane);
-        }
-        __syncthreads();
-        if (FEW && share.count > 0 && which < OTHERS) few.stage(ring, which, lane);
+        wait_for_launch_before();
+        if (attends) few.attend(given, share, ring, given.q + place.from, place.rows, which, lane);
+        if (SPLIT > 1) cluster_began();
+        if (attends) few.give(ring, place, which, lane);
+        __syncwarp();
+        if (FEW && which == 0 && lane == 0) barrier_arrive(ring.landed());
     }
-    if (SPLIT > 1) cluster_meets();
-    else __syncthreads();
-    wait_for_launch_before();
     combine(given, ring);
-    if (SPLIT > 1) cluster_parts();
 }

@@ -4,7 +4,7 @@ Shape letters as in `walkgraph.layers.attention.paged_blocks`.
 """
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 DIM, PAGE, TILE, FEW = 64, 16, 64, 8
 """Numbers of a head, slots of a page, queries of a warpgroup, and the most queries past the last whole tile that need
 no warpgroup."""
-_GROUPS, _SPLITS = 4, 8
+_GROUPS, _SPLITS, _TEAMS = 4, 8, 3
+_SHARED = 227 << 10
+"""Bytes of shared memory that a block of compute capability 9.0 can have."""
 _CONTEXT, _TOKENS, _BUSY = 512, 64, 0.6
 """The least tokens that pages hold, the least queries, and the least share of busy processors, with which this launch
 was the faster one on an H200."""
@@ -30,39 +32,54 @@ _PITCH, _KEYS = DIM + 8, 64
 
 @dataclass(frozen=True, slots=True)
 class Cut:
+    """How the queries and keys of a sequence's head are divided among blocks."""
+
     tokens: int
     split: int
-    """Blocks that share the keys of a head: 1 to 8."""
-    stages: int = 8
-    """Blocks of 64 keys and values in shared memory."""
+    """Blocks that share the keys: 1 to 8."""
+    pieces: int = 1
+    """Pieces of the queries, each with blocks of its own."""
+    teams: int = 1
+    """Warpgroups that share a tile's queries and take a block's keys by turns."""
+    stages: int = 6
+    """Blocks of 64 keys and values in shared memory: a multiple of `teams`, and of 3 with `few`, so that a warp always
+    uses the same places."""
+
+    @property
+    def rows(self) -> int:
+        """Queries of a piece, at most."""
+        return -(-self.tokens // self.pieces)
 
     @property
     def few(self) -> int:
-        """Queries past the last whole tile that need no warpgroup."""
-        left = self.tokens % TILE
-        return left if self.tokens > TILE and left <= FEW else 0
+        """Queries of a piece past the last whole tile that need no warpgroup."""
+        left = self.rows % TILE
+        return left if self.rows > TILE and left <= FEW else 0
 
     @property
-    def groups(self) -> int:
-        return -(-(self.tokens - self.few) // TILE)
+    def tiles(self) -> int:
+        return -(-(self.rows - self.few) // TILE)
 
     @property
     def threads(self) -> int:
-        return 128 * self.groups + 128
+        return 128 * self.tiles * self.teams + 128
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block, with what aligns them."""
-        ring = 2 * DIM * (TILE * self.groups + 2 * _KEYS * self.stages)
-        staged = 4 * _PITCH * (TILE * self.groups + (3 * FEW if self.few else 0))
-        return max(ring, staged) + 16 * self.stages + 16 + 1024
+        ring = 2 * DIM * (TILE * self.tiles + 2 * _KEYS * self.stages)
+        own = -(-(TILE * self.tiles + (FEW if self.few else 0)) // self.split)
+        rows = self.teams * self.split * own + (2 * FEW if self.few else 0)
+        return ring + 4 * _PITCH * rows + 16 * self.stages + 24 + 1024
 
     @property
     def defined(self) -> dict[str, int]:
         return {
-            "GROUPS": self.groups,
+            "TILES": self.tiles,
             "FEW": int(self.few > 0),
+            "TEAMS": self.teams,
             "SPLIT": self.split,
+            "PIECES": self.pieces,
             "STAGES": self.stages,
         }
 
@@ -91,22 +108,30 @@ def cut_for(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens
         and all(one.stride()[1:] == (DIM, 1) and one.stride(0) % 8 == 0 for one in (slot_k, slot_v))
         and all(one.data_ptr() % 16 == 0 for one in (q, slot_k, slot_v))
     )
-    if not supported or rows.pages.shape[1] * page < _CONTEXT or tokens < _TOKENS or Cut(tokens, 1).groups > _GROUPS:
+    if not supported or rows.pages.shape[1] * page < _CONTEXT or tokens < _TOKENS or Cut(tokens, 1).tiles > _GROUPS:
         return None
-    split = _split(tokens, pairs, device)
-    return None if split is None else Cut(tokens, split)
+    return _chosen(tokens, pairs, device)
 
 
 @cache
-def _split(tokens: int, pairs: int, device: torch.device) -> int | None:
-    """The largest with which all clusters run at the same time, or 1; None where too few processors are busy."""
+def _chosen(tokens: int, pairs: int, device: torch.device) -> Cut | None:
+    """One with which all blocks run at the same time; None where too few processors are busy. Queries are divided
+    before keys: pieces have nothing to combine."""
     processors = torch.cuda.get_device_properties(device).multi_processor_count
-    for split in range(min(_SPLITS, processors // pairs), 1, -1):
-        cut = Cut(tokens, split)
-        if _kernel(cut, device).clusters_at_once(split, cut.threads) >= pairs:
-            return split if pairs * split >= _BUSY * processors else None
+    pieces = max(1, min(tokens // TILE, processors // pairs))
+    for split in range(min(_SPLITS, processors // (pairs * pieces)), 0, -1):
+        cut = _filled(Cut(tokens, split, pieces))
+        if _kernel(cut, device).clusters_at_once(split, cut.threads) >= pairs * pieces:
+            return cut if pairs * pieces * split >= _BUSY * processors else None
     turns = -(-pairs // processors)
-    return 1 if pairs >= _BUSY * processors * turns else None
+    return Cut(tokens, 1) if pairs >= _BUSY * processors * turns else None
+
+
+def _filled(cut: Cut) -> Cut:
+    """With as many warpgroups and stages as help, or a block has room for."""
+    teams = max(1, min(_TEAMS, _GROUPS // cut.tiles, _SPLITS // cut.split))
+    cuts = (replace(cut, teams=teams, stages=stages) for stages in (9, 6) if stages % teams == 0)
+    return next(one for one in cuts if one.shared <= _SHARED)
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, cut: Cut) -> Tensor:
@@ -120,7 +145,7 @@ def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens:
     given.q, given.out = q.data_ptr(), out.data_ptr()
     given.sequences, given.pages, given.lengths = (one.data_ptr() for one in (rows.rows, rows.pages, rows.lengths))
     given.scale = 1.4426950408889634 * width**-0.5
-    _kernel(cut, q.device).launch_early(rows.rows.shape[0] * heads * cut.split, cut.threads, given)
+    _kernel(cut, q.device).launch_early(rows.rows.shape[0] * heads * cut.pieces * cut.split, cut.threads, given)
     return out
 
 

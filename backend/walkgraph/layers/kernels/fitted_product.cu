@@ -5,9 +5,10 @@
 // weight, their right side x. So tiles fit the rows (258 are two of 136, where the usual tiles would compute 384).
 //
 // One thread, the producer, copies both sides into a ring of shared memory. Weights of the first stages are on their
-// way before the launch before this one has ended. Warpgroups multiply: each has 64 columns and ROWS rows of the tile.
-// Blocks of a cluster share a tile, and each has a part of K; the parts are added in a fixed order through distributed
-// shared memory, where every block writes its share of the rows.
+// way before the launch before this one has ended, and come from the L2 cache, if that launch knew what is multiplied by
+// next. Warpgroups multiply: each has 64 columns and ROWS rows of the tile.
+// Blocks of a cluster share a tile, and each has a part of K and finishes a share of the rows. Every block sends the other
+// shares' sums into the inboxes of their blocks, and waits for nothing but its own inbox; sums are added in a fixed order.
 //
 // A norm costs no pass: the weight includes the norm's scale, the launch that wrote x has left the sums of its rows and
 // of their squares, and the result is corrected for them at the end: with W the scaled weight,
@@ -32,9 +33,11 @@ constexpr int FINISHERS = MULTIPLIERS + READERS;
 constexpr int PRODUCER = NORMED ? FINISHERS - 32 : FINISHERS, THREADS = PRODUCER + 32;
 constexpr int PITCH = COLUMNS + 4;                 // floats of a staged row: off its neighbours' banks
 constexpr int CHUNK = 8, CHUNKS = COLUMNS / CHUNK; // columns that a thread writes at once
-constexpr int SHARE = (ROWS + SPLIT - 1) / SPLIT, TURNS = (SHARE * CHUNKS + FINISHERS - 1) / FINISHERS;
+constexpr int BANDS = ROWS / 8, SHARED_BANDS = (BANDS + SPLIT - 1) / SPLIT;  // of 8 rows; a block's share of them
+constexpr int SHARE = 8 * SHARED_BANDS, TURNS = (SHARE * CHUNKS + FINISHERS - 1) / FINISHERS;
 constexpr int PASSES = (SHARE + 95) / 96;          // of the readers but the producer's warp
-constexpr int STAGED_BYTES = ROWS * PITCH * 4;
+constexpr int BAND_BYTES = MULTIPLIERS * 16, PART_BYTES = SHARED_BANDS * BAND_BYTES;  // as the threads' registers have it
+constexpr int STAGED_BYTES = SHARE * PITCH * 4;
 constexpr int RING_BYTES = STAGES * STAGE_BYTES > STAGED_BYTES ? STAGES * STAGE_BYTES : STAGED_BYTES;
 static_assert(ROWS % 8 == 0 && ROWS <= 256, "the tensor cores take multiples of 8 rows up to 256");
 static_assert(NORMED || !PLACES, "the readers find the places");
@@ -56,7 +59,8 @@ struct Arguments {
     const int *sequences;  // PLACES [B]: rows of the tables
     const int *pages;      // PLACES [tables, `reach`]
     const int *lengths;    // PLACES [tables]
-    int rows, columns, depth;
+    const u8 *ahead;       // what the next launch multiplies by: a stage of a block asks for `ahead_part` of its bytes
+    int rows, columns, depth, ahead_bytes, ahead_part;
     float eps;
     int tokens, reach, queries, keys, slot_row, cos_row, cos_token;  // queries: H * D, keys: G * D
 };
@@ -104,9 +108,12 @@ struct Ring {
     u32 stages;
     __device__ __forceinline__ u32 weight(int i) const { return stages + i % STAGES * STAGE_BYTES; }
     __device__ __forceinline__ u32 x(int i) const { return weight(i) + WEIGHT_BYTES; }
-    __device__ __forceinline__ u32 full(int i) const { return stages + RING_BYTES + i % STAGES * 8; }
+    // Sums of another part of K: `from` counts the other parts.
+    __device__ __forceinline__ u32 inbox(int from) const { return stages + RING_BYTES + from * PART_BYTES; }
+    __device__ __forceinline__ u32 full(int i) const { return inbox(SPLIT - 1) + i % STAGES * 8; }
     __device__ __forceinline__ u32 free(int i) const { return full(i) + STAGES * 8; }
-    __device__ __forceinline__ u32 moments(int row) const { return stages + RING_BYTES + STAGES * 16 + row * 8; }
+    __device__ __forceinline__ u32 landed() const { return inbox(SPLIT - 1) + STAGES * 16; }  // the inbox is complete
+    __device__ __forceinline__ u32 moments(int row) const { return landed() + 8 + row * 8; }
     __device__ __forceinline__ u32 slot(int row) const { return moments(ROWS) + row * 4; }
     __device__ __forceinline__ void wait_full(int i) const { barrier_wait(full(i), i / STAGES & 1); }
     __device__ __forceinline__ void wait_free(int i) const { barrier_wait(free(i), (i / STAGES & 1) ^ 1); }
@@ -124,17 +131,24 @@ struct Producer {
     __device__ __forceinline__ void x(int i) const {
         copy_tile(ring.x(i), &given.x, (tile.part * steps + i) * DEPTH, tile.row, ring.full(i));
     }
+    // Into the L2 cache: memory has less to do now than when the next launch waits for it.
+    __device__ __forceinline__ void ahead(int i) const {
+        const int from = (blockIdx.x * steps + i) * given.ahead_part;
+        if (from < given.ahead_bytes) fetch(given.ahead + from, min(given.ahead_part, given.ahead_bytes - from));
+    }
     __device__ __forceinline__ void first_weights() const {
         for (int i = 0; i < min(STAGES, steps); i++) weight(i);
     }
     __device__ __forceinline__ void first_x() const {
         for (int i = 0; i < min(STAGES, steps); i++) x(i);
+        for (int i = 0; i < min(STAGES, steps); i++) ahead(i);
     }
     __device__ __forceinline__ void others() const {
         for (int i = STAGES; i < steps; i++) {
             ring.wait_free(i);
             weight(i);
             x(i);
+            ahead(i);
         }
     }
 };
@@ -178,7 +192,7 @@ __device__ __forceinline__ void read_tables(const Arguments &given, const Tile &
         float mean = total[i] / given.depth;
         float scale = rsqrtf(fmaxf(squares[i] / given.depth - mean * mean, 0.f) + given.eps);
         // Threads past the last row repeat it.
-        put_two(ring.moments(row[i] - tile.row), mean, scale);
+        put(ring.moments(row[i] - tile.row), make_float2(mean, scale));
         if (PLACES)
             asm volatile("st.shared.s32 [%0], %1;"
                          ::"r"(ring.slot(row[i] - tile.row)), "r"(page[i] * PAGE + position[i] % PAGE) : "memory");
@@ -221,13 +235,51 @@ __device__ __forceinline__ void multiply_tile(float (&c)[ROWS / 2], const Ring &
     finish_products<0>();
 }
 
-// The tile as rows of floats, where the ring was.
-__device__ __forceinline__ void stage(const float (&c)[ROWS / 2], u32 staged, int group, int thread) {
-    int lane = thread % 32, column = group * 64 + thread / 32 * 16 + lane / 4, row = lane % 4 * 2;
+// ── the parts of K ──
+
+// Bytes that the inbox of a part's block receives.
+__device__ __forceinline__ u32 awaited(int part) {
+    return (SPLIT - 1) * max(0, min(SHARED_BANDS, BANDS - part * SHARED_BANDS)) * BAND_BYTES;
+}
+// This part's sums of the other shares to their blocks.
+__device__ __forceinline__ void send_parts(const float (&c)[ROWS / 2], const Ring &ring, int part, int thread) {
+    u32 inbox[SPLIT], landed[SPLIT];
 #pragma unroll
-    for (int i = 0; i < ROWS / 2; i++) {
-        int at = (row + i / 4 * 8 + i % 2) * PITCH + column + i / 2 % 2 * 8;
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(staged + 4 * at), "f"(c[i]) : "memory");
+    for (int to = 0; to < SPLIT; to++) {
+        inbox[to] = of_block(ring.inbox(part - (part > to)) + thread * 16, to);
+        landed[to] = of_block(ring.landed(), to);
+    }
+#pragma unroll
+    for (int band = 0; band < SHARED_BANDS; band++)
+#pragma unroll
+        for (int to = 0; to < SPLIT; to++) {
+            const int i = 4 * (to * SHARED_BANDS + band);
+            if (to != part && i < ROWS / 2)
+                send(inbox[to] + band * BAND_BYTES, make_float4(c[i], c[i + 1], c[i + 2], c[i + 3]), landed[to]);
+        }
+}
+// The block's share with all parts of K, as rows of floats where the ring was.
+__device__ __forceinline__ void stage(const float (&c)[ROWS / 2], const Ring &ring, int part, int thread) {
+    const int lane = thread % 32, column = thread / 32 * 16 + lane / 4, row = lane % 4 * 2;
+#pragma unroll
+    for (int of = 0; of < SPLIT; of++) {
+        if (of != part) continue;
+#pragma unroll
+        for (int band = 0; band < SHARED_BANDS; band++) {
+            const int i = 4 * (of * SHARED_BANDS + band);
+            if (i >= ROWS / 2) continue;
+            float4 sum = make_float4(c[i], c[i + 1], c[i + 2], c[i + 3]);
+#pragma unroll
+            for (int from = 0; from < SPLIT - 1; from++) {
+                float4 other = shared_four(ring.inbox(from) + band * BAND_BYTES + thread * 16);
+                sum.x += other.x, sum.y += other.y, sum.z += other.z, sum.w += other.w;
+            }
+            u32 at = ring.stages + 4 * ((row + 8 * band) * PITCH + column);
+            put(at, sum.x);
+            put(at + 4 * PITCH, sum.y);
+            put(at + 4 * 8, sum.z);
+            put(at + 4 * (PITCH + 8), sum.w);
+        }
     }
 }
 
@@ -267,23 +319,14 @@ __device__ __forceinline__ void finish(const Arguments &given, const Tile &tile,
     const int column = tile.column + share.column;
     const bool turns = PLACES && column < given.queries + given.keys;
     const u32 staged = ring.stages + 4 * share.column;
-    auto staged_row = [&](u32 from, int turn) {
-        u32 at = from + 4 * PITCH * min(share.row(turn), ROWS - 1);
-        return Eight(shared_four<(SPLIT > 1)>(at), shared_four<(SPLIT > 1)>(at + 16));
-    };
-    Eight sums[SPLIT > 1 ? TURNS : 1];
-    if (SPLIT > 1)  // all turns of a part at once: other blocks' memory is far
-#pragma unroll
-        for (int part = 0; part < SPLIT; part++)
-#pragma unroll
-            for (int turn = 0; turn < TURNS; turn++) sums[turn].add(staged_row(of_block(staged, part), turn));
 #pragma unroll
     for (int turn = 0; turn < TURNS; turn++) {
-        Eight value = SPLIT > 1 ? sums[SPLIT > 1 ? turn : 0] : staged_row(staged, turn);
+        const u32 at = staged + 4 * PITCH * min(share.row(turn) - share.first, SHARE - 1);
+        Eight value(shared_four(at), shared_four(at + 16));
         const int row = tile.row + share.row(turn);
         const bool here = share.has(turn);
         if (NORMED) {
-            float2 moments = shared_two<false>(ring.moments(min(share.row(turn), ROWS - 1)));
+            float2 moments = shared_two(ring.moments(min(share.row(turn), ROWS - 1)));
 #pragma unroll
             for (int i = 0; i < CHUNK; i++) value.v[i] = (value.v[i] - moments.x * ready.totals.v[i]) * moments.y;
         }
@@ -317,9 +360,12 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
             barrier_init(ring.full(i), 1);
             barrier_init(ring.free(i), MULTIPLIERS / 32);
         }
+        if (SPLIT > 1) barrier_init(ring.landed(), 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        if (SPLIT > 1) barrier_expect(ring.landed(), awaited(tile.part));
     }
     __syncthreads();
+    if (SPLIT > 1) cluster_arrives();
     const Producer producer{given, tile, ring, steps};
     if (thread == PRODUCER) producer.first_weights();
     wait_for_launch_before();
@@ -328,10 +374,11 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(THREA
     if (multiplies) multiply_tile(c, ring, steps, thread / 128);
     else if (thread == PRODUCER) producer.others();
     else if (NORMED && thread < PRODUCER) read_tables(given, tile, ring, share, thread - MULTIPLIERS);
+    if (SPLIT > 1) cluster_began();
+    if (SPLIT > 1 && multiplies) send_parts(c, ring, tile.part, thread);
     __syncthreads();
-    if (multiplies) stage(c, ring.stages, thread / 128, thread % 128);
-    if (SPLIT > 1) cluster_meets();
-    else __syncthreads();
+    if (SPLIT > 1 && multiplies) wait_for_sent(ring.landed());
+    if (multiplies) stage(c, ring, tile.part, thread);
+    __syncthreads();
     if (thread < FINISHERS) finish(given, tile, ring, share, ready);
-    if (SPLIT > 1) cluster_meets();
 }

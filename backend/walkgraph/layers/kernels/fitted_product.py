@@ -27,8 +27,10 @@ _DEPTH, _LINE, _BRICK = 64, 128, 64
 """K of a stage, bytes of a row of it, and the columns of a warpgroup."""
 _MOST_OF_TILE = 256
 """Rows of a tile, at most."""
-_SHARED, _PROCESSORS = 227 << 10, 132
-"""Bytes of shared memory that a block of compute capability 9.0 can have, and processors of an H100 or H200."""
+_SHARED = 227 << 10
+"""Bytes of shared memory that a block of compute capability 9.0 can have."""
+_AT_ONCE = {1: 132, 2: 132, 4: 120}
+"""Blocks that an H200 runs at the same time, by the blocks of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Cut:
     wide: int = 1
     """Warpgroups of a tile, with 64 columns each."""
     split: int = 1
-    """Blocks that share the K of a tile, at most 8."""
+    """Blocks that share the K of a tile: 1, 2 or 4."""
     stages: int = 4
 
     @property
@@ -51,8 +53,10 @@ class Cut:
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block, with those that align its stages to 1024."""
-        ring, staged = self.stages * self._stage, 4 * self.rows * (self.columns + 4)
-        return max(ring, staged) + 16 * self.stages + 12 * self.rows + 1024
+        share = 8 * -(-self.rows // 8 // self.split)
+        ring, staged = self.stages * self._stage, 4 * share * (self.columns + 4)
+        inbox = 4 * (self.split - 1) * share * self.columns
+        return max(ring, staged) + inbox + 16 * self.stages + 8 + 12 * self.rows + 1024
 
     def threads(self, *, normed: bool) -> int:
         return 128 * (self.wide + 1) if normed else 128 * self.wide + 32
@@ -64,8 +68,10 @@ class Cut:
         """Estimate the time without what all cuts share. The constants were fitted to an H200 at 256 and 258 rows."""
         each, blocks = self._stage * (depth // _DEPTH // self.split), self.blocks(rows, columns)
         # Bytes that the L2 cache gives a microsecond, to all processors and to one.
-        read = max(blocks * each / 12e6, -(-blocks // _PROCESSORS) * each / 0.14e6)
-        return read + 1.2 * (self.wide - 1) + 1.8 * math.log2(self.split)
+        read = max(blocks * each / 12e6, -(-blocks // _AT_ONCE[self.split]) * each / 0.14e6)
+        # And those that a block sends to others.
+        sent = 4 * self.rows * self.columns * (1 - 1 / self.split) / 45e3
+        return read + 1.2 * (self.wide - 1) + sent + (0.17 if self.split > 1 else 0)
 
     @property
     def _stage(self) -> int:
@@ -78,7 +84,10 @@ def choose(rows: int, columns: int, depth: int) -> Cut | None:
     cuts = [
         Cut(tile, wide=wide, split=split, stages=stages)
         for tile, wide, split in itertools.product(_tiles(rows), (1, 2), (1, 2, 4))
-        if columns % (_BRICK * wide) == 0 and depth % (_DEPTH * split) == 0 and (tile <= 136 or wide == 1)
+        if columns % (_BRICK * wide) == 0
+        and depth % (_DEPTH * split) == 0
+        and (tile <= 136 or wide * split == 1)
+        and (wide == 1 or split == 1)
         for stages in (8, 6, 4)
         if Cut(tile, wide=wide, split=split, stages=stages).shared <= _SHARED
     ]
@@ -106,8 +115,11 @@ class _Arguments(ctypes.Structure):
         ("weight", ctypes.c_ubyte * BYTES),
         ("x", ctypes.c_ubyte * BYTES),
         *((name, ctypes.c_void_p) for name in ("bias", "sums", "totals", "residual", "next_sums")),
-        *((name, ctypes.c_void_p) for name in ("out", "k", "v", "cos", "sin", "sequences", "pages", "lengths")),
-        *((name, ctypes.c_int) for name in ("rows", "columns", "depth")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("out", "k", "v", "cos", "sin", "sequences", "pages", "lengths", "ahead")
+        ),
+        *((name, ctypes.c_int) for name in ("rows", "columns", "depth", "ahead_bytes", "ahead_part")),
         ("eps", ctypes.c_float),
         *((name, ctypes.c_int) for name in ("tokens", "reach", "queries", "keys", "slot_row", "cos_row", "cos_token")),
         ("rest", ctypes.c_ubyte * 64),  # the source's structure ends at a multiple of 64 bytes
@@ -119,27 +131,40 @@ def is_present(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0) and is_available()
 
 
-def mapped(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, cut: Cut, *, gelu: bool) -> Tensor:
+def mapped(
+    x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, cut: Cut, *, gelu: bool, ahead: Tensor | None = None
+) -> Tensor:
     """gelu(norm(x) @ weight.T + bias), or without gelu: x `[R, K]`, weight `[N, K]`, bfloat16; bias float32 `[N]` ->
-    `[R, N]`. gelu: the tanh form."""
+    `[R, N]`. gelu: the tanh form; ahead: the weight of the launch after this one, as in the other products."""
     out = torch.empty(len(x), len(weight), dtype=x.dtype, device=x.device)
     given = _given(x, weight, bias, cut, out, norm)
-    _launch(given, cut, Kind(normed=True, gelu=gelu))
+    _launch(given, cut, Kind(normed=True, gelu=gelu), ahead)
     return out
 
 
-def added(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, cut: Cut) -> tuple[Tensor, Tensor]:
+def plain(x: Tensor, weight: Tensor, bias: Tensor, cut: Cut, ahead: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias: x `[R, K]`, weight `[N, K]`, bfloat16; bias float32 `[N]` -> `[R, N]`."""
+    out = torch.empty(len(x), len(weight), dtype=x.dtype, device=x.device)
+    _launch(_given(x, weight, bias, cut, out, None), cut, Kind(), ahead)
+    return out
+
+
+def added(
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, cut: Cut, ahead: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """residual + x @ weight.T + bias: x `[R, K]`, weight `[N, K]`, residual `[R, N]`, bfloat16; bias float32 `[N]` ->
     `[R, N]`, and its sums as `Norm` has them."""
     out = torch.empty_like(residual)
     sums = torch.empty(len(x), len(weight) // SUMMED, 2, dtype=torch.float32, device=x.device)
     given = _given(x, weight, bias, cut, out, None)
     given.residual, given.next_sums = residual.data_ptr(), sums.data_ptr()
-    _launch(given, cut, Kind(adds=True))
+    _launch(given, cut, Kind(adds=True), ahead)
     return out, sums
 
 
-def placed(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, places: Places, cut: Cut) -> Tensor:
+def placed(
+    x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, places: Places, cut: Cut, ahead: Tensor | None = None
+) -> Tensor:
     """norm(x) @ weight.T + bias, then `walkgraph.layers.attention.paged_blocks.place_block` -> queries `[R, H, D]`."""
     groups, width = places.slot_k.shape[1:]
     out = torch.empty(len(x), len(weight) // width - 2 * groups, width, dtype=x.dtype, device=x.device)
@@ -151,7 +176,7 @@ def placed(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, places: Places, 
     given.tokens, given.reach = places.tokens, rows.pages.shape[1]
     given.queries, given.keys, given.slot_row = out.shape[1] * width, groups * width, places.slot_k.stride(0)
     given.cos_row, given.cos_token = places.cos.stride()[:2]
-    _launch(given, cut, Kind(normed=True, places=True, dim=width, page=places.page))
+    _launch(given, cut, Kind(normed=True, places=True, dim=width, page=places.page), ahead)
     return out
 
 
@@ -202,8 +227,12 @@ def _given(x: Tensor, weight: Tensor, bias: Tensor, cut: Cut, out: Tensor, norm:
     return given
 
 
-def _launch(given: _Arguments, cut: Cut, kind: Kind) -> None:
+def _launch(given: _Arguments, cut: Cut, kind: Kind, ahead: Tensor | None) -> None:
     blocks = cut.blocks(given.rows, given.columns)
+    if ahead is not None:
+        parts = blocks * (given.depth // _DEPTH // cut.split)
+        given.ahead, given.ahead_bytes = ahead.data_ptr(), ahead.nbytes
+        given.ahead_part = _LINE * math.ceil(ahead.nbytes / (_LINE * parts))
     _kernel(cut, kind).launch_early(blocks, cut.threads(normed=kind.normed), given)
 
 

@@ -2,6 +2,8 @@
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -14,11 +16,11 @@ from walkgraph.layers.norm.layer_norm import SUMMED
 
 @triton.jit
 def enter_kernel(
-    seen, conditions, weight, bias, frame, places, rows, positions, x, sums, cos, sin, count, tokens,
+    seen, conditions, weight, bias, frame, places, rows, positions, x, sums, cos, sin, tokens,
     C: tl.constexpr, SIZE: tl.constexpr, W: tl.constexpr, D: tl.constexpr, PART: tl.constexpr, PARTS: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """One program per token of `count` frames. PARTS: a power of two that is not below W / PART."""
+    """One program per token. conditions: a tuple of C; PARTS: a power of two that is not below W / PART."""
     b, token = tl.program_id(0) // tokens, tl.program_id(0) % tokens
     row, d = tl.program_id(0).to(tl.int64), tl.arange(0, D)
     part = tl.arange(0, PARTS)
@@ -34,7 +36,9 @@ def enter_kernel(
     if token < C:
         value = tl.load(bias + token * W + columns, mask=known, other=0.0)
         for i in tl.static_range(SIZE):
-            number = tl.load(conditions + (token * count + b) * SIZE + i)
+            number = 0.0
+            for c in tl.static_range(C):
+                number += tl.load(conditions[c] + b * SIZE + i, mask=token == c, other=0.0)
             value += number * tl.load(weight + (token * SIZE + i) * W + columns, mask=known, other=0.0)
     else:
         patch = b.to(tl.int64) * (tokens - C) + token - C
@@ -49,7 +53,7 @@ def enter_kernel(
 
 def enter(
     seen: Tensor,
-    conditions: Tensor,
+    conditions: Sequence[Tensor],
     maps: tuple[Tensor, Tensor],
     angles: tuple[Tensor, Tensor],
     rows: Tensor,
@@ -65,7 +69,8 @@ def enter(
     sums = torch.empty(len(x), columns // SUMMED, 2, **like)
     cos, sin = torch.empty(2, count, tokens, width, **like).unbind()
     enter_kernel[(len(x),)](
-        seen, conditions.contiguous(), weight, bias, *angles, rows, positions, x, sums, cos, sin, count, tokens,
+        seen, tuple(one.contiguous() for one in conditions), weight, bias, *angles, rows, positions, x, sums, cos, sin,
+        tokens,
         C=len(bias), SIZE=weight.shape[1], W=columns, D=width, PART=SUMMED,
         PARTS=triton.next_power_of_2(columns // SUMMED), PDL=overlap, num_warps=4, launch_pdl=overlap,
     )  # fmt: skip

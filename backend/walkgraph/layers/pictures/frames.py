@@ -4,6 +4,7 @@ Shape letters: B frames, C conditions of a frame, m numbers of a condition, n pa
 the tables.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,9 +42,14 @@ class FrameRows(NamedTuple):
 
 
 def frame_rows(
-    seen: Tensor, conditions: Tensor, maps: ConditionMaps, angles: FrameAngles, rows: Tensor, positions: Tensor
+    seen: Tensor,
+    conditions: Sequence[Tensor],
+    maps: ConditionMaps,
+    angles: FrameAngles,
+    rows: Tensor,
+    positions: Tensor,
 ) -> FrameRows:
-    """seen `[B * n, W]`, conditions float32 `[C, B, m]`, rows int32 `[B]` of positions int32 `[T]`. On CUDA one
+    """seen `[B * n, W]`, conditions float32 `[B, m]`, C of them, rows int32 `[B]` of positions int32 `[T]`. On CUDA one
     launch."""
     sizes = seen.shape[1] % SUMMED == 0 and _is_power(len(angles.frame))
     if sizes and seen.is_cuda and seen.is_contiguous() and not torch.is_grad_enabled():
@@ -54,10 +60,15 @@ def frame_rows(
 
 
 def plain_frame_rows(
-    seen: Tensor, conditions: Tensor, maps: ConditionMaps, angles: FrameAngles, rows: Tensor, positions: Tensor
+    seen: Tensor,
+    conditions: Sequence[Tensor],
+    maps: ConditionMaps,
+    angles: FrameAngles,
+    rows: Tensor,
+    positions: Tensor,
 ) -> FrameRows:
     """`frame_rows` in torch operations."""
-    given = torch.baddbmm(maps.bias[:, None], conditions, maps.weight).transpose(0, 1)
+    given = torch.baddbmm(maps.bias[:, None], torch.stack(list(conditions)), maps.weight).transpose(0, 1)
     x = torch.cat([given.to(seen.dtype), seen.unflatten(0, (len(rows), -1))], 1).flatten(0, 1)
     at = positions.index_select(0, rows).float()
     radians = at[:, None, None] * angles.frame + angles.places

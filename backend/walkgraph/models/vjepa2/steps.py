@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from walkgraph.abi.states import Placed
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.layers.attention.paged_blocks import Places, paged_block_attention
-from walkgraph.layers.fitted_blocks import FittedBlocks
+from walkgraph.layers.fitted_blocks import FittedBlocks, FittedMap, fits
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.norm.layer_norm import shifted_norm
 from walkgraph.layers.pictures.frames import ConditionMaps, FrameAngles, frame_rows
@@ -47,7 +47,7 @@ class Blocks:
     def __call__(self, x: Tensor, places: Callable[[int], Places], heads: Heads, sums: Tensor | None = None) -> Tensor:
         """x `[R, W]`, consumed -> `[R, W]`, normed, or `[R, N]` with an end. places: where a layer's keys and values
         go; sums: `row_sums` of x, if they are known."""
-        if self._fitted is not None and self._fitted.fits(x):
+        if self._fitted is not None and fits(x):
             x = self._fitted(x, lambda index, qkv: heads(index, qkv.placed(places(index))), sums)
             return shifted_norm(x, None, self._norm) if self._end is None else x
         for index, layer in enumerate(self._layers):
@@ -99,6 +99,7 @@ class PredictorSteps:
         weight = predictor.predictor_proj.weight
         self.dtype = weight.dtype
         self._blocks = Blocks(predictor.predictor_blocks, predictor.predictor_norm, predictor.predictor_proj)
+        self._fitted_embed = FittedMap.of(predictor.predictor_embed)
         self._angles = predictor.angles(weight.device)
         maps = (predictor.action_encoder, predictor.state_encoder)
         self._maps = ConditionMaps(
@@ -118,7 +119,7 @@ class PredictorSteps:
             lead = action.shape[:1]
             x, sums, cos, sin = frame_rows(
                 self._embedded(features),
-                torch.stack([action, pose]),
+                (action, pose),
                 self._maps,
                 FrameAngles(*self._angles),
                 rows.rows,
@@ -169,8 +170,10 @@ class PredictorSteps:
 
     def _embedded(self, features: Tensor) -> Tensor:
         """`[..., n, d]` -> `[R, W]`"""
-        embed = self._predictor.predictor_embed
-        return product(features.to(self.dtype).flatten(0, -2), embed.weight, embed.bias)
+        x, embed = features.to(self.dtype).flatten(0, -2), self._predictor.predictor_embed
+        if self._fitted_embed is not None and fits(x):
+            return self._fitted_embed(x)
+        return product(x, embed.weight, embed.bias)
 
     def _leaving(self, x: Tensor, lead: torch.Size) -> Tensor:
         patches = x.view(-1, self._tokens, x.shape[1])[:, CONDITIONS:].reshape(-1, x.shape[1])

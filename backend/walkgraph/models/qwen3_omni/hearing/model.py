@@ -23,7 +23,7 @@ from walkgraph.layers.attention.dense_attention import Attend, BlockAttend
 from walkgraph.layers.attention.encoder_attention import EncoderAttention
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.encoder import EncoderRows, EncoderWeights
-from walkgraph.layers.fitted_blocks import FittedBlocks, Projection
+from walkgraph.layers.fitted_blocks import FittedBlocks, Projection, fits
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.product import product
 from walkgraph.layers.linear.step_linear import linear
@@ -111,7 +111,7 @@ class AudioEncoder(nn.Module):
 
     def encoded(self, x: Tensor, attend: Attend) -> Tensor:
         """`[R, W]` -> `[R, out]`."""
-        if self._fitted is not None and self._fitted.fits(x):
+        if self._fitted is not None and fits(x):
             heads = self.config.heads
 
             def attended(index: int, qkv: Projection) -> Tensor:
