@@ -120,15 +120,6 @@ def test_a_plain_map_is_one_too() -> None:
         assert near(fitted(given.x), given.product - given.bias + linear.bias.double())
 
 
-@pytest.mark.parametrize("behind", [(64, 64), (1408, 6144), (4096, 1024)])
-def test_what_comes_next_changes_nothing(behind: tuple[int, int]) -> None:
-    given, ahead = Given(258, 1024, 1024), drawn(*behind).bfloat16()
-    cut, kept = given.cut(None), ahead.clone()
-    alone = mapped(given.x, given.weight, given.bias, given.norm, cut, gelu=True)
-    assert torch.equal(mapped(given.x, given.weight, given.bias, given.norm, cut, gelu=True, ahead=ahead), alone)
-    assert torch.equal(ahead, kept)
-
-
 def test_equal_rows_give_equal_bits_wherever_they_stand() -> None:
     given = Given(258, 1024, 1024)
     cut = given.cut(None)

@@ -50,20 +50,16 @@ class Projection:
     x: Tensor
     sums: Tensor
     of: _Normed
-    ahead: Tensor | None = None
-    """The weight that the layers multiply by next."""
 
     def rows(self) -> Tensor:
         """`[R, N]`: with a layer's, N is 3W."""
         one = self.of
-        cut = _cut(self.x, one.weight)
-        return mapped(self.x, one.weight, one.bias, one.norm(self.sums), cut, gelu=False, ahead=self.ahead)
+        return mapped(self.x, one.weight, one.bias, one.norm(self.sums), _cut(self.x, one.weight), gelu=False)
 
     def placed(self, places: Places) -> Tensor:
         """Turned queries `[R, H, D]`; keys and values are in their places."""
         one = self.of
-        cut = _cut(self.x, one.weight)
-        return placed(self.x, one.weight, one.bias, one.norm(self.sums), places, cut, self.ahead)
+        return placed(self.x, one.weight, one.bias, one.norm(self.sums), places, _cut(self.x, one.weight))
 
 
 class _Layer(NamedTuple):
@@ -112,8 +108,6 @@ class FittedBlocks:
             for one in layers
         ]
         self._end = None if end is None else _folded(end[0], end[1].weight, end[1].bias)
-        self._after = [one.qkv.weight for one in self._layers[1:]] + [None if self._end is None else self._end.weight]
-        """The weight behind each layer."""
 
     @classmethod
     def of(cls, layers: Sequence[EncoderWeights], end: tuple[nn.LayerNorm, nn.Linear] | None = None) -> Self | None:
@@ -129,12 +123,12 @@ class FittedBlocks:
         """x `[R, W]` -> `[R, W]`, or what the end makes of it. attend: layer and its projection -> heads `[R, H, D]`;
         sums: `row_sums` of x, if they are known."""
         sums = row_sums(x) if sums is None else sums
-        for index, (layer, after) in enumerate(zip(self._layers, self._after, strict=True)):
-            heads = attend(index, Projection(x, sums, layer.qkv, layer.out)).flatten(1)
+        for index, layer in enumerate(self._layers):
+            heads = attend(index, Projection(x, sums, layer.qkv)).flatten(1)
+            x, sums = added(heads, layer.out, layer.out_bias, x, _cut(x, layer.out))
             fc1 = layer.fc1
-            x, sums = added(heads, layer.out, layer.out_bias, x, _cut(x, layer.out), fc1.weight)
-            y = mapped(x, fc1.weight, fc1.bias, fc1.norm(sums), _cut(x, fc1.weight), gelu=True, ahead=layer.fc2)
-            x, sums = added(y, layer.fc2, layer.fc2_bias, x, _cut(x, layer.fc2), after)
+            y = mapped(x, fc1.weight, fc1.bias, fc1.norm(sums), _cut(x, fc1.weight), gelu=True)
+            x, sums = added(y, layer.fc2, layer.fc2_bias, x, _cut(x, layer.fc2))
         return x if self._end is None else Projection(x, sums, self._end).rows()
 
 

@@ -11,11 +11,6 @@ __device__ __forceinline__ void copy_tile(u32 to, const TensorMap *map, int colu
                  ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier) : "memory");
 }
 
-// Into the L2 cache; multiples of 16 bytes.
-__device__ __forceinline__ void fetch(const u8 *from, u32 bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 // ── launches ──
 
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -5,8 +5,7 @@
 // weight, their right side x. So tiles fit the rows (258 are two of 136, where the usual tiles would compute 384).
 //
 // One thread, the producer, copies both sides into a ring of shared memory. Weights of the first stages are on their
-// way before the launch before this one has ended, and come from the L2 cache, if that launch knew what is multiplied by
-// next. Warpgroups multiply: each has 64 columns and ROWS rows of the tile.
+// way before the launch before this one has ended. Warpgroups multiply: each has 64 columns and ROWS rows of the tile.
 // Blocks of a cluster share a tile, and each has a part of K and finishes a share of the rows. Every block sends the other
 // shares' sums into the inboxes of their blocks, and waits for nothing but its own inbox; sums are added in a fixed order.
 //
@@ -59,8 +58,7 @@ struct Arguments {
     const int *sequences;  // PLACES [B]: rows of the tables
     const int *pages;      // PLACES [tables, `reach`]
     const int *lengths;    // PLACES [tables]
-    const u8 *ahead;       // what the next launch multiplies by: a stage of a block asks for `ahead_part` of its bytes
-    int rows, columns, depth, ahead_bytes, ahead_part;
+    int rows, columns, depth;
     float eps;
     int tokens, reach, queries, keys, slot_row, cos_row, cos_token;  // queries: H * D, keys: G * D
 };
@@ -131,24 +129,17 @@ struct Producer {
     __device__ __forceinline__ void x(int i) const {
         copy_tile(ring.x(i), &given.x, (tile.part * steps + i) * DEPTH, tile.row, ring.full(i));
     }
-    // Into the L2 cache: memory has less to do now than when the next launch waits for it.
-    __device__ __forceinline__ void ahead(int i) const {
-        const int from = (blockIdx.x * steps + i) * given.ahead_part;
-        if (from < given.ahead_bytes) fetch(given.ahead + from, min(given.ahead_part, given.ahead_bytes - from));
-    }
     __device__ __forceinline__ void first_weights() const {
         for (int i = 0; i < min(STAGES, steps); i++) weight(i);
     }
     __device__ __forceinline__ void first_x() const {
         for (int i = 0; i < min(STAGES, steps); i++) x(i);
-        for (int i = 0; i < min(STAGES, steps); i++) ahead(i);
     }
     __device__ __forceinline__ void others() const {
         for (int i = STAGES; i < steps; i++) {
             ring.wait_free(i);
             weight(i);
             x(i);
-            ahead(i);
         }
     }
 };

@@ -115,11 +115,8 @@ class _Arguments(ctypes.Structure):
         ("weight", ctypes.c_ubyte * BYTES),
         ("x", ctypes.c_ubyte * BYTES),
         *((name, ctypes.c_void_p) for name in ("bias", "sums", "totals", "residual", "next_sums")),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("out", "k", "v", "cos", "sin", "sequences", "pages", "lengths", "ahead")
-        ),
-        *((name, ctypes.c_int) for name in ("rows", "columns", "depth", "ahead_bytes", "ahead_part")),
+        *((name, ctypes.c_void_p) for name in ("out", "k", "v", "cos", "sin", "sequences", "pages", "lengths")),
+        *((name, ctypes.c_int) for name in ("rows", "columns", "depth")),
         ("eps", ctypes.c_float),
         *((name, ctypes.c_int) for name in ("tokens", "reach", "queries", "keys", "slot_row", "cos_row", "cos_token")),
         ("rest", ctypes.c_ubyte * 64),  # the source's structure ends at a multiple of 64 bytes
@@ -131,40 +128,34 @@ def is_present(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0) and is_available()
 
 
-def mapped(
-    x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, cut: Cut, *, gelu: bool, ahead: Tensor | None = None
-) -> Tensor:
+def mapped(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, cut: Cut, *, gelu: bool) -> Tensor:
     """gelu(norm(x) @ weight.T + bias), or without gelu: x `[R, K]`, weight `[N, K]`, bfloat16; bias float32 `[N]` ->
-    `[R, N]`. gelu: the tanh form; ahead: the weight of the launch after this one, as in the other products."""
+    `[R, N]`. gelu: the tanh form."""
     out = torch.empty(len(x), len(weight), dtype=x.dtype, device=x.device)
     given = _given(x, weight, bias, cut, out, norm)
-    _launch(given, cut, Kind(normed=True, gelu=gelu), ahead)
+    _launch(given, cut, Kind(normed=True, gelu=gelu))
     return out
 
 
-def plain(x: Tensor, weight: Tensor, bias: Tensor, cut: Cut, ahead: Tensor | None = None) -> Tensor:
+def plain(x: Tensor, weight: Tensor, bias: Tensor, cut: Cut) -> Tensor:
     """x @ weight.T + bias: x `[R, K]`, weight `[N, K]`, bfloat16; bias float32 `[N]` -> `[R, N]`."""
     out = torch.empty(len(x), len(weight), dtype=x.dtype, device=x.device)
-    _launch(_given(x, weight, bias, cut, out, None), cut, Kind(), ahead)
+    _launch(_given(x, weight, bias, cut, out, None), cut, Kind())
     return out
 
 
-def added(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, cut: Cut, ahead: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def added(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor, cut: Cut) -> tuple[Tensor, Tensor]:
     """residual + x @ weight.T + bias: x `[R, K]`, weight `[N, K]`, residual `[R, N]`, bfloat16; bias float32 `[N]` ->
     `[R, N]`, and its sums as `Norm` has them."""
     out = torch.empty_like(residual)
     sums = torch.empty(len(x), len(weight) // SUMMED, 2, dtype=torch.float32, device=x.device)
     given = _given(x, weight, bias, cut, out, None)
     given.residual, given.next_sums = residual.data_ptr(), sums.data_ptr()
-    _launch(given, cut, Kind(adds=True), ahead)
+    _launch(given, cut, Kind(adds=True))
     return out, sums
 
 
-def placed(
-    x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, places: Places, cut: Cut, ahead: Tensor | None = None
-) -> Tensor:
+def placed(x: Tensor, weight: Tensor, bias: Tensor, norm: Norm, places: Places, cut: Cut) -> Tensor:
     """norm(x) @ weight.T + bias, then `walkgraph.layers.attention.paged_blocks.place_block` -> queries `[R, H, D]`."""
     groups, width = places.slot_k.shape[1:]
     out = torch.empty(len(x), len(weight) // width - 2 * groups, width, dtype=x.dtype, device=x.device)
@@ -176,7 +167,7 @@ def placed(
     given.tokens, given.reach = places.tokens, rows.pages.shape[1]
     given.queries, given.keys, given.slot_row = out.shape[1] * width, groups * width, places.slot_k.stride(0)
     given.cos_row, given.cos_token = places.cos.stride()[:2]
-    _launch(given, cut, Kind(normed=True, places=True, dim=width, page=places.page), ahead)
+    _launch(given, cut, Kind(normed=True, places=True, dim=width, page=places.page))
     return out
 
 
@@ -227,12 +218,8 @@ def _given(x: Tensor, weight: Tensor, bias: Tensor, cut: Cut, out: Tensor, norm:
     return given
 
 
-def _launch(given: _Arguments, cut: Cut, kind: Kind, ahead: Tensor | None) -> None:
+def _launch(given: _Arguments, cut: Cut, kind: Kind) -> None:
     blocks = cut.blocks(given.rows, given.columns)
-    if ahead is not None:
-        parts = blocks * (given.depth // _DEPTH // cut.split)
-        given.ahead, given.ahead_bytes = ahead.data_ptr(), ahead.nbytes
-        given.ahead_part = _LINE * math.ceil(ahead.nbytes / (_LINE * parts))
     _kernel(cut, kind).launch_early(blocks, cut.threads(normed=kind.normed), given)
 
 
