@@ -135,7 +135,10 @@ def _filled(cut: Cut) -> Cut:
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, cut: Cut) -> Tensor:
-    """`walkgraph.layers.attention.paged_blocks.paged_block_attention`, for what has a `cut_for`; q contiguous."""
+    """`walkgraph.layers.attention.paged_blocks.paged_block_attention`, for what has a `cut_for`; q contiguous.
+
+    Tables, lengths and the keys and values of earlier tokens are read while the launch before this one still runs; they
+    must have been there before that one began."""
     (_, heads, width), groups = q.shape, slot_k.shape[1]
     out = torch.empty_like(q)
     given = _Arguments(tokens=tokens, reach=rows.pages.shape[1], heads=heads, shared=heads // groups)
