@@ -3,6 +3,7 @@ the result. The `cuda-bindings` package and the compiler come with PyTorch for C
 
 import ctypes
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 HEADERS = tuple(Path(__file__).with_name(name) for name in ("common.cuh", "hopper.cuh"))
-"""The headers that sources may include."""
+"""The headers that every source may include. A source may have others beside it."""
 
 
 @cache
@@ -35,7 +36,7 @@ class CudaKernel:
         self._driver: Any = import_module("cuda.bindings.driver")
         options = ["-std=c++17", f"-arch={_architecture()}", *(f"-D{key}={value}" for key, value in defined.items())]
         torch.cuda.current_stream().synchronize()  # makes the device's context the thread's
-        self._module = self._checked(self._driver.cuModuleLoadData(_cubin(text_of(source), options)))
+        self._module = self._checked(self._driver.cuModuleLoadData(_cubin(source, options)))
         self._function = self._checked(self._driver.cuModuleGetFunction(self._module, name.encode()))
         limit = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._checked(self._driver.cuFuncSetAttribute(self._function, limit, shared))
@@ -99,28 +100,27 @@ def _architecture() -> str:
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
-def _cubin(source: str, options: Sequence[str]) -> bytes:
+def headers_of(source: Path) -> tuple[Path, ...]:
+    """`HEADERS`, and those beside the source that it includes."""
+    beside = (source.with_name(name) for name in re.findall(r'^#include "(.+)"', source.read_text(), re.MULTILINE))
+    return (*HEADERS, *(one for one in beside if one.exists()))
+
+
+def _cubin(source: Path, options: Sequence[str]) -> bytes:
     from triton.runtime.cache import get_cache_manager
 
-    parts = (source, *(header.read_text() for header in HEADERS), *options, str(torch.version.cuda))
+    text, headers = source.read_text(), headers_of(source)
+    parts = (text, *(header.read_text() for header in headers), *options, str(torch.version.cuda))
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     cache = get_cache_manager(key)
     if (kept := cache.get_file("kernel.cubin")) is not None:
         return Path(kept).read_bytes()
-    made = compiled(source, options)
+    made = compiled(text, options, headers)
     cache.put(made, "kernel.cubin", binary=True)
     return made
 
 
-def text_of(source: Path) -> str:
-    """With the headers beside it in their places; `HEADERS` are the compiler's to find."""
-    text = source.read_text()
-    for header in source.parent.glob("*.cuh"):
-        text = text.replace(f'#include "{header.name}"\n', header.read_text())
-    return text
-
-
-def compiled(source: str, options: Sequence[str]) -> bytes:
+def compiled(source: str, options: Sequence[str], headers: Sequence[Path] = HEADERS) -> bytes:
     """A cubin; needs no GPU. Raises RuntimeError with the compiler's report."""
     nvrtc: Any = import_module("cuda.bindings.nvrtc")
 
@@ -130,7 +130,7 @@ def compiled(source: str, options: Sequence[str]) -> bytes:
             raise RuntimeError(f"NVRTC: {error.name}")
         return values[0] if values else None
 
-    included, names = [header.read_bytes() for header in HEADERS], [header.name.encode() for header in HEADERS]
+    included, names = [header.read_bytes() for header in headers], [header.name.encode() for header in headers]
     program = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", len(included), included, names))
     try:
         (outcome,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])

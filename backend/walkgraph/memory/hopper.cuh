@@ -28,26 +28,6 @@ __device__ __forceinline__ u64 described_lines(u32 at) {
     return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
 
-// c [64, 64] (+)= a [64, 16] @ b [16, 64], from shared memory: lines of a are its rows, and lines of b its columns.
-#define SUMS_64(c) \
-    "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]), "+f"(c[8]), \
-        "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), \
-        "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), \
-        "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31])
-#define PRODUCT_64 \
-    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-__device__ __forceinline__ void multiply_64(float (&c)[32], u64 a, u64 b, bool add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" PRODUCT_64 "%32, %33, p, 1, 1, 0, 0;\n}"
-                 : SUMS_64(c) : "l"(a), "l"(b), "r"((int)add));
-}
-// As before; a from registers, and lines of b are its rows.
-__device__ __forceinline__ void multiply_64(float (&c)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, bool add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n" PRODUCT_64 "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
-                 : SUMS_64(c) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"((int)add));
-}
-
 // ── clusters ──
 
 // Every block has begun, and has set up its barriers before it arrived; what its threads wrote is not awaited.

@@ -10,7 +10,7 @@ import pytest
 
 from walkgraph.layers.kernels import block_attention
 from walkgraph.layers.kernels.block_attention import Cut
-from walkgraph.memory.cuda_source import compiled, is_available, text_of
+from walkgraph.memory.cuda_source import compiled, headers_of, is_available
 
 HOPPER_SHARED = 227 << 10
 """Bytes of shared memory that a block of compute capability 9.0 can have."""
@@ -18,7 +18,8 @@ CUTS = [
     *(Cut(258, 6), Cut(256, 5), Cut(264, 1), Cut(200, 2), Cut(136, 8)),
     *(Cut(258, 2, pieces=4, teams=3, stages=9), Cut(258, 1, pieces=2, teams=2)),
 ]
-SOURCE = text_of(Path(block_attention.__file__).with_suffix(".cu"))
+PATH = Path(block_attention.__file__).with_suffix(".cu")
+SOURCE = PATH.read_text()
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -44,6 +45,6 @@ def test_the_source_reads_the_arguments_in_the_order_that_they_are_given() -> No
 @pytest.mark.parametrize("cut", CUTS)
 def test_the_source_compiles_without_a_gpu(cut: Cut) -> None:
     options = ["-std=c++17", "-arch=sm_90a", *(f"-D{name}={value}" for name, value in cut.defined.items())]
-    made = compiled(SOURCE, options)
+    made = compiled(SOURCE, options, headers_of(PATH))
     assert made.startswith(b"\x7fELF")
     assert b"block_attention" in made
