@@ -99,12 +99,11 @@ def test_robots_that_act_at_once_act_as_alone(deployment: LocalDeployment) -> No
 def test_what_is_launched_behind_what_is_under_way_gives_the_same(deployment: LocalDeployment) -> None:
     """Nobody waits between the cameras and the last launch, and the numbers are those of one who does."""
     [engine] = deployment.engines.values()
-    follow, acted = engine.calls.chained, dict[str, Tensor]()
-    assert {"vision", "prefix", "noise"} <= set(follow)
+    follows, acted = engine.calls.follows, dict[str, Tensor]()
     try:
         for index in range(12):
-            run, turn = f"behind {index // 2} {index % 2}", follow if index % 2 else ()
-            engine.calls.chained = turn
+            run = f"behind {index // 2} {index % 2}"
+            engine.calls.follows = follows if index % 2 else lambda call: False
             deployment.submit(
                 run, "act", {"horizon": 15, "steps": 10, "seed": index // 2}, asked(*CAMERAS[: index // 4])
             )
@@ -112,7 +111,7 @@ def test_what_is_launched_behind_what_is_under_way_gives_the_same(deployment: Lo
             acted[run] = torch.as_tensor(deployment.outputs[run]["actions"][0])
             deployment.release(run)
     finally:
-        engine.calls.chained = follow
+        engine.calls.follows = follows
     assert not deployment.failed
     assert all(acted[f"behind {one} 0"].equal(acted[f"behind {one} 1"]) for one in range(6))
 

@@ -134,11 +134,12 @@ class EngineBuilder:
         pools = KVPools(prefix_cache=self._prefix_cache)
         limits = StateLimits(self._plan.states, pools.by_state, shared_pages=self._shared_pages)
         states = StateTable(pools, AttentionBackends(), limits)
-        ports, captured = host_ports(self._plan, self._here), cache(partial(self._captured, states))
+        ports, early = host_ports(self._plan, self._here), chained(self._plan, self._here)
+        captured = cache(partial(self._captured, states))
         runner = Runner(
             states,
             self._here.rank,
-            reads=lambda call: read_of(call, ports.get(call.node, ())),
+            reads=lambda call: read_of(call, ports.get((call.walk, call.name), ())),
             clock=self.clock,
             marks=self.watch.mark,
             stamp=self.watch.stamp,
@@ -150,7 +151,7 @@ class EngineBuilder:
             nodes,
             runner,
             captured,
-            chained=chained(self._plan, self._here),
+            follows=lambda call: (call.walk, call.name) in early,
             mix=self._mix,
             device=self._device,
             watch=self.watch,
@@ -165,7 +166,7 @@ class EngineBuilder:
             lambda node: nodes[node],
             runner.failures,
             watch=self.watch,
-            host_ports=lambda node: ports.get(node, ()),
+            host_ports=lambda use: ports.get(use, ()),
             capturer=self._capturer,
             clock=self.clock,
         )

@@ -205,6 +205,8 @@ class Target(Table, frozen=True):
     chosen: bool = False
     """An output that several ranks send, from exclusive branches: an absent value is sent too, so that they can be put
     in order. A result by which a step is chosen: it is read back to the host."""
+    host: bool = False
+    """A result that the CPU reads in a later Walk."""
 
 
 class EdgePlan(Table, frozen=True):

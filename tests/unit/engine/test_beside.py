@@ -77,7 +77,7 @@ class Beside(Engine):
 
     def follow(self, node: str) -> None:
         """Its outputs are read on the device alone."""
-        self.calls.chained = {node}
+        self.calls.follows = lambda call: call.node == node
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.digested import digested
-from walkgraph.engine.calls.readback import chained, host_ports, read_of
+from walkgraph.engine.calls.readback import WalkUse, chained, host_ports, read_of
 from walkgraph.engine.load import rank_plan
 from walkgraph.graph import codec
 from walkgraph.ids import Rank
@@ -19,9 +19,10 @@ def test_what_ends_a_loop_comes_back_on_the_rank_that_gives_it() -> None:
     where = placement(at(1, "guide", "paint"), devices=("cuda:0", "cuda:1"))
     plan = assemble(Assignment(duet(), where), CATALOGUE)
     here, there = (host_ports(plan, rank_plan(plan, Rank(rank))) for rank in (0, 1))
-    assert "stop" in here["llm"]
-    assert "token" in here["llm"], "`say`, which reads it, is on the host"
-    assert "velocity" not in here["llm"]
+    of_llm = {port for (_, use), ports in here.items() if use == "llm" for port in ports}
+    assert "stop" in of_llm
+    assert "token" in of_llm, "`say`, which reads it, is on the host"
+    assert "velocity" not in of_llm
     assert all("stop" not in ports for ports in there.values())
 
 
@@ -35,29 +36,48 @@ def test_what_is_read_on_the_device_alone_may_be_followed() -> None:
     plan = assemble(Assignment(duet(), where), CATALOGUE)
     for rank in (0, 1):
         here = rank_plan(plan, Rank(rank))
-        follow, host, there = chained(plan, here), host_ports(plan, here), set[str]()
+        follow, host, there = chained(plan, here), host_ports(plan, here), set[WalkUse]()
+        on_host = {node.name for node in plan.nodes if node.host}
         for walk in plan.walks:
             for edge in (one for one in walk.edges if one.source.kind == "use"):
                 use = walk.uses[edge.source.use]
-                leaves = edge.target.kind != "use" or walk.uses[edge.target.use].rank != rank
-                if use.op == "call" and use.rank == rank and leaves:
-                    there.add(plan.nodes[use.node].name)
+                into = walk.uses[edge.target.use] if edge.target.kind == "use" else None
+                leaves = edge.target.kind in ("out", "stream") or (into is not None and into.rank != rank)
+                if leaves or (use.op == "call" and plan.nodes[use.node].name in on_host):
+                    there.add((walk.name, use.name))
         assert follow.isdisjoint(there)
-        assert follow.isdisjoint(name for name, ports in host.items() if ports)
-        assert all(not node.host for node in plan.nodes if node.name in follow)
+        assert follow.isdisjoint(host)
 
 
 def test_a_robots_request_is_launched_behind_its_own_cameras() -> None:
-    document = bundled("graphs")["pi05"].read_bytes()
-    where = Placement(
-        name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cuda:0"),)
-    )
-    plan = assemble(Assignment(codec.load(document), where), catalogue())
-    assert chained(plan, rank_plan(plan, Rank(0))) == {"vision", "prefix", "noise", "modulations"}
+    seen = {("prefill", f"{camera}_view") for camera in ("base", "left_wrist", "right_wrist")}
+    made = {("prefill", "prefix"), ("action_gen", "noise"), ("action_gen", "modulations")}
+    assert chained(*_alone("pi05", "cuda:0")) == seen | made
 
 
-def _alone(name: str) -> tuple[Plan, RankPlan]:
-    where = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+def test_a_result_that_stays_is_followed_in_the_next_walk() -> None:
+    plan, here = _alone("vjepa2_ac", "cuda:0")
+    host, follow = host_ports(plan, here), chained(plan, here)
+    assert host["show", "encoder"] == {"features"}
+    assert ("show", "encoder") not in follow, "the client reads it"
+    assert ("see", "encoder") not in host
+    assert ("see", "encoder") in follow, "only `rollout`, `plan` and `look` read it"
+
+
+def test_a_result_for_the_cpu_is_read_back() -> None:
+    plan, _ = _alone("bagel", "cuda:0")
+    results = [
+        (walk.name, edge.target.port, edge.target.host)
+        for walk in plan.walks
+        for edge in walk.edges
+        if edge.target.kind == "result"
+    ]
+    assert ("decode", "token", True) in results, "`end_thought` appends it by way of the CPU"
+    assert ("prefill_vae", "latents", False) in results, "`image_gen` takes their shape on the device"
+
+
+def _alone(name: str, device: str = "cpu") -> tuple[Plan, RankPlan]:
+    where = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device=device),))
     plan = assemble(Assignment(codec.load(bundled("graphs")[name].read_bytes()), where), catalogue())
     return plan, rank_plan(plan, Rank(0))
 

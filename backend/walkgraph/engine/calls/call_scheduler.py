@@ -10,7 +10,7 @@ processor, take no turn. Threads make calls of threaded operators beside all thi
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple, Protocol
 
@@ -81,7 +81,7 @@ class CallScheduler:
         runner: Runner,
         captured: Callable[[torch.device], CapturedSteps | None],
         *,
-        chained: Collection[str] = (),
+        follows: Callable[[Call], bool] = lambda call: False,
         mix: Mix,
         device: torch.device,
         watch: Stopwatch,
@@ -90,12 +90,12 @@ class CallScheduler:
         playbacks: Playbacks,
         threads: Threads | None,
     ) -> None:
-        """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
-        `device`: the rank's device. `kept`: finds calls whose outputs are known. `threads`: make calls of threaded
-        operators; None: they are made like others."""
+        """`captured`: gives the captured steps of a device, if it has any. `follows`: true for calls
+        of uses as in `readback.chained`. `device`: the rank's device. `kept`: finds calls whose outputs are known.
+        `threads`: make calls of threaded operators; None: they are made like others."""
         self._kept, self._playbacks, self._times = kept, playbacks, StepTimes()
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
-        self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
+        self.follows, self._device, self._watch, self._clock = follows, device, watch, clock
         self._chains = ChainRunner(nodes, runner, clock)
         self.schedule, self._split, self.threads = Schedule(), SplitCalls(), threads
         """`schedule`: holds back and releases the calls of runs."""
@@ -270,7 +270,7 @@ class CallScheduler:
         batch = InFlightBatch(calls, runs, launched, began, handed, device)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
-            early = call.node in self.chained and call not in self.deferred
+            early = self.follows(call) and call not in self.deferred
             if outputs is not None and early and not self._split.has(call):
                 self._begun.append(Begun(call, outputs))
 

@@ -2,68 +2,63 @@
 through host memory, another rank; and those that end a loop, say why, or take a branch, which the worker reads when it
 steps the loop or the choice. All others stay on the device. A call may say that it needs less (`Call.unread`)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from walkgraph.abi.calls import Call
-from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, UsePlan, WalkPlan
 
+WalkUse = tuple[str, str]
+"""A Walk, and the name of a use there, as in `Call`."""
 ReadBack = Mapping[str, str | None]
 """Output that is copied to the host -> the dtype in which its floats are; None: their own."""
 
 
-def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
-    """Node on this rank's device -> its output ports that are copied to the host."""
-    found: dict[str, set[str]] = {}
+def host_ports(plan: Plan, here: RankPlan) -> dict[WalkUse, frozenset[str]]:
+    """Use of a node on this rank's device -> its output ports that are copied to the host."""
+    found: dict[WalkUse, set[str]] = {}
     for walk in plan.walks:
+        mine = {use.index: plan.nodes[use.node] for use in _calls_here(plan, walk, here)}
         for edge in walk.edges:
-            if edge.source.kind != "use":
-                continue
-            use = walk.uses[edge.source.use]
-            if use.op == "call" and use.rank == here.rank and read_back(plan, walk, edge):
-                found.setdefault(plan.nodes[use.node].name, set()).add(edge.source.port)
-        for use, port in [ending for loop in walk.loops for ending in loop.endings]:
-            ending = walk.uses[use]
-            if ending.op == "call" and ending.rank == here.rank:
-                node = plan.nodes[ending.node]
-                found.setdefault(node.name, set()).update((port, *node.reasons.get(port, ())))
-    return {node: frozenset(ports) for node, ports in found.items() if not _host(plan, node)}
+            if edge.source.kind == "use" and edge.source.use in mine and read_back(plan, walk, edge):
+                found.setdefault((walk.name, walk.uses[edge.source.use].name), set()).add(edge.source.port)
+        for use, port in [ending for loop in walk.loops for ending in loop.endings if ending[0] in mine]:
+            read = port, *mine[use].reasons.get(port, ())
+            found.setdefault((walk.name, walk.uses[use].name), set()).update(read)
+    return {place: frozenset(ports) for place, ports in found.items()}
 
 
 def read_of(call: Call, ports: Collection[str]) -> ReadBack:
-    """The outputs of a call that are copied to the host. `ports`: those of its node."""
+    """The outputs of a call that are copied to the host. `ports`: those of its use."""
     return {port: call.sent_as.get(port) for port in ports if port not in call.unread}
 
 
-def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
-    """Nodes on this rank's device whose outputs go only to calls on that device, each value to a call as it is. What
+def chained(plan: Plan, here: RankPlan) -> frozenset[WalkUse]:
+    """Uses on this rank's device whose outputs go only to calls on that device, each value to a call as it is. What
     follows them can be launched before they are done."""
-    mine = {
-        plan.nodes[use.node].name
-        for walk in plan.walks
-        for use in walk.uses
-        if use.op == "call" and use.rank == here.rank and not plan.nodes[use.node].host
-    }
-    leaving = {
-        plan.nodes[use.node].name
-        for walk in plan.walks
-        for edge in walk.edges
-        if edge.source.kind == "use"
-        for use in (walk.uses[edge.source.use],)
-        if use.op == "call" and not _stays(plan, walk, edge)
-    }
-    judging = {
-        plan.nodes[walk.uses[use].node].name
-        for walk in plan.walks
-        for loop in walk.loops
-        for use, _ in loop.endings
-        if walk.uses[use].op == "call"
-    }
-    return frozenset(mine - leaving - judging)
+    found: set[WalkUse] = set()
+    for walk in plan.walks:
+        edges = (edge for edge in walk.edges if edge.source.kind == "use")
+        leaving = {edge.source.use for edge in edges if not _stays(plan, walk, edge)}
+        judging = {use for loop in walk.loops for use, _ in loop.endings}
+        mine = (use for use in _calls_here(plan, walk, here) if use.index not in leaving | judging)
+        found.update((walk.name, use.name) for use in mine)
+    return frozenset(found)
+
+
+def _calls_here(plan: Plan, walk: WalkPlan, here: RankPlan) -> Iterator[UsePlan]:
+    """The uses of nodes on this rank's device."""
+    for use in walk.uses:
+        if use.op == "call" and use.rank == here.rank and not plan.nodes[use.node].host:
+            yield use
 
 
 def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
-    """True if the edge carries a value unchanged to a call on the same device."""
-    if edge.target.kind != "use" or edge.leave == "collect":
+    """True if the edge carries a value unchanged to calls on the same device, perhaps of later Walks."""
+    if edge.leave == "collect":
+        return False
+    if edge.target.kind == "result":
+        return edge.transport == LOCAL and not read_back(plan, walk, edge)
+    if edge.target.kind != "use":
         return False
     source, target = walk.uses[edge.source.use], walk.uses[edge.target.use]
     return target.op == "call" and target.rank == source.rank and not plan.nodes[target.node].host
@@ -72,7 +67,7 @@ def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
 def read_back(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
     """True if the values of an edge that begins on a device are read on the host."""
     if edge.target.kind == "result":
-        return edge.target.chosen or not (edge.on_device or edge.transport == LOCAL)
+        return edge.target.chosen or edge.target.host or not (edge.on_device or edge.transport == LOCAL)
     if edge.target.kind != "use":
         return True
     target = walk.uses[edge.target.use]
@@ -82,6 +77,3 @@ def read_back(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
         return not edge.on_device
     return target.op == "call" and plan.nodes[target.node].host
 
-
-def _host(plan: Plan, node: str) -> bool:
-    return any(one.name == node and one.host for one in plan.nodes)

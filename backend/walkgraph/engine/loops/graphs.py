@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walkgraph.engine.calls.readback import WalkUse
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.cuda_streams import HostCopies, listed
@@ -293,12 +294,12 @@ class LoopDevice:
         failures: Failures,
         *,
         watch: Stopwatch,
-        host_ports: Callable[[str], Collection[str]] = lambda node: (),
+        host_ports: Callable[[WalkUse], Collection[str]] = lambda use: (),
         capturer: Callable[[torch.device], Capturer] = Capturer,
         slots: int = SLOTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`loaded`: gives the operator and device of a node."""
+        """`loaded`: gives the operator and device of a node. `host_ports`: as in `LoopSlots`."""
         self._bodies, self._states, self._failures, self._watch = Bodies(states, loaded), states, failures, watch
         self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
         self._contexts, self._lines = ContextBudget(), cache(partial(HostCopies, marks=watch.mark))

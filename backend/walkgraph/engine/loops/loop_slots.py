@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed, Outputs, StateKey
+from walkgraph.engine.calls.readback import WalkUse
 from walkgraph.engine.device.cuda_streams import HostCopies
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
@@ -50,12 +51,12 @@ class LoopSlots:
         self,
         tables: SlotTables,
         states: StateTable,
-        host_ports: Callable[[str], Collection[str]],
+        host_ports: Callable[[WalkUse], Collection[str]],
         lines: Callable[[torch.device], HostCopies],
         *,
         gives: bool,
     ) -> None:
-        """`host_ports`: gives the ports of a node whose values go to the host. `gives`: iterations give the host
+        """`host_ports`: gives the ports of a use whose values go to the host. `gives`: iterations give the host
         values."""
         self.gives = gives
         self._named = named_states(tables.body)
@@ -128,7 +129,7 @@ class LoopSlots:
         for out in call.spec.outputs:
             if out.kind == "last" and form.gives((out.use, out.port)):
                 value = self._tables.value((out.use, out.port), run.slot)
-                moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
+                moved |= out.port in self._host_ports((call.walk, call.spec.uses[out.use].name))
                 outputs[out.key] = lines.to_host(value, call.sent_as.get(out.key)) if moved else value
         self._give_back(run, over=True)
         return outputs, lines.mark() if moved else None

@@ -391,7 +391,9 @@ class _EdgeTables:
                 modality = self._modality(source.entry, source.port) if source.entry is not None else None
                 return Target(kind="out", port=end.name, modality=modality or "", chosen=self._apart(route))
             case "result":
-                return Target(kind="result", port=end.name, chosen=(self.walk.name, end.name) in self.context.chosen)
+                result = self.walk.name, end.name
+                chosen, host = result in self.context.chosen, result in self.context.read_on_host
+                return Target(kind="result", port=end.name, chosen=chosen, host=host)
             case _:
                 return None
 

@@ -1,12 +1,13 @@
 """Shared inputs for compiling every Walk: indices, ranks, and the transports between ranks."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.steps import approvals_of, choices_of, handings, kept_results, loops_of, meanings
+from walkgraph.graph.structure import Entry
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.host.topology import Topology
@@ -122,16 +123,32 @@ class Context:
                 found.setdefault(producer, set()).update(self.input_ranks(at.step.walk, name))
         return {walk: frozenset(ranks) for walk, ranks in found.items()}
 
+    @cached_property
+    def read_on_host(self) -> frozenset[tuple[str, str]]:
+        """(Walk, result) that the CPU reads in a later step of a task: a node there, a choice, or the head of a map."""
+        return frozenset(
+            (producer, result)
+            for task in self.assignment.graph.tasks.values()
+            for at, name, producer, result in handings(task)
+            if any(not entry.node or self.on_host(entry.node) for entry in self._input_readers(at.step.walk, name))
+        )
+
     def input_ranks(self, walk: str, name: str) -> frozenset[Rank]:
         """Ranks of the uses that read a Walk's input."""
         structure = self.assignment.walks.get(walk)
-        routes = structure.taken if structure else ()
         return frozenset(
             rank
-            for r in routes
-            if r.source.kind == "in" and r.source.name == name and r.target.entry is not None and structure
-            for rank in self.assignment.entry_ranks(r.target.entry, structure)
+            for entry in self._input_readers(walk, name)
+            if structure is not None
+            for rank in self.assignment.entry_ranks(entry, structure)
         )
+
+    def _input_readers(self, walk: str, name: str) -> Iterator[Entry]:
+        """The entries that read a Walk's input."""
+        structure = self.assignment.walks.get(walk)
+        for route in structure.taken if structure is not None else ():
+            if route.source.kind == "in" and route.source.name == name and route.target.entry is not None:
+                yield route.target.entry
 
     @cached_property
     def consumers(self) -> Mapping[str, frozenset[Rank]]:

@@ -7,6 +7,7 @@ from walkgraph.abi.calls import Call, ChunkInfo, Outputs, StateKey
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import Launched, Result
+from walkgraph.engine.calls.readback import WalkUse
 from walkgraph.engine.calls.schedule import MIX
 from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.clocks import Stopwatch
@@ -139,7 +140,7 @@ class SimulatedCalls(CallScheduler):
         playbacks: Playbacks,
         watch: StepWatch,
         *,
-        chained: Collection[str] = (),
+        chained: Collection[WalkUse] = (),
         kept: SimulatedKeptCalls | None = None,
         stateless: Collection[str] = (),
     ) -> None:
@@ -164,7 +165,7 @@ class SimulatedCalls(CallScheduler):
             _captures_nothing,
             # Deferred calls give streams their values when they are done, so what gives streams values behind them
             # may not be followed before it is done.
-            chained={node for node, one in operators.items() if node in chained or not one.deferring},
+            follows=lambda call: (call.walk, call.name) in chained or not operators[call.node].deferring,
             mix=MIX,
             device=_HOST,
             watch=cast("Stopwatch", watch),

@@ -8,7 +8,7 @@ from typing import cast
 
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
-from walkgraph.engine.calls.readback import chained
+from walkgraph.engine.calls.readback import WalkUse, chained
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.swap import Swapped
@@ -55,7 +55,7 @@ class SimulatedEngine:
         self.transfers = SimulatedTransfers(simulator, states)
         self.limits = states.limits
         playbacks = Playbacks(lambda: simulator.now)
-        kept, early, stateless = None, frozenset[str](), frozenset[str]()
+        kept, early, stateless = None, frozenset[WalkUse](), frozenset[str]()
         if plan is not None and rank is not None:
             early = chained(plan, plan.ranks[rank])
             stateless = frozenset(node.name for node in plan.nodes if not node.states)
