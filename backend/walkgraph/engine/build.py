@@ -123,6 +123,8 @@ class EngineBuilder:
         self.watch = Stopwatch(self._device, outside.own, outside)
         """Times its work."""
         self._outside, self.clock, self._faults, self._kept = outside, outside.time, faults, kept
+        self.hears = outside.hears
+        """Waits for messages while the device works; None: the engine waits for its device alone."""
         self._memo, self._shared_pages, self._shard = memo, shared_pages, shard
         self._threads = Threads(outside) if threaded else None
         self._make = capturer

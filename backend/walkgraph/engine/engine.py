@@ -10,7 +10,7 @@ Batches and steps of the device loops are launched in turn, as `Mix` says, and a
 about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
@@ -31,6 +31,11 @@ from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
 
+SURE_SECONDS = 0.0015
+"""A device that probably takes no longer is waited for without looking for messages, as that would find its end up to
+a millisecond late."""
+LOOK_SECONDS = 0.001
+"""The longest wait for a message, until the device is looked at again."""
 PUT_OFF = 8
 """The most times in a row that a batch waits for what quick and answered calls lead to."""
 
@@ -46,7 +51,7 @@ class Engine:
         here = rank_plan(plan, rank)
         self._device = torch.device(here.device)
         self._builder = EngineBuilder(plan, here, **options)
-        self._clock, self._invariant = self._builder.clock, self._builder.invariant
+        self._clock, self._invariant, self._hears = self._builder.clock, self._builder.invariant, self._builder.hears
         self._watch, self._parts = self._builder.watch, self._builder.parts()
         parts = self._parts
         self.calls, self.loops = parts.calls, parts.loops
@@ -108,13 +113,13 @@ class Engine:
             # In turn: a prefill waits for one step of the loops, and the loops for one part of a prefill, or for some
             # short batches.
             with invariance.batch_invariant() if self._invariant else nullcontext():
+                threads = calls.launch_threads()
                 quick = calls.launch_quick()
                 leading = [*[done.call for done in calls.answered], *quick]
                 self._put_off = self._put_off + 1 if self._worth_waiting_for(leading) else 0
                 batch = 0.0 if self._put_off else calls.launch(loops, spent=self._spent)
                 stepped = loops.launch()
                 beside = calls.launch_beside()
-                threads = calls.launch_threads()
             self._spent = 0.0 if stepped else self._spent + batch
             if calls.answered or not (stepped or batch or beside or quick or threads):
                 break
@@ -190,11 +195,22 @@ class Engine:
         return [*self.calls.collect(), *ended]
 
     def _waited(self) -> list[Event]:
+        """Wait for the oldest launch, or for a message that comes long before its end."""
         loops, in_flight = self.loops, self.calls.in_flight
         if loops.waits_for_peers:
             return self._collected()
-        if loops.launcher.full or not in_flight.wait(turns=True):
-            if loops.in_flight:
-                return self._collected(wait=True)
-            in_flight.wait(turns=False)
-        return self._collected()
+        turns = bool(in_flight.turns) and not loops.launcher.full
+        looped = not turns and loops.in_flight
+        if self._heard(loops.launcher.left if looped else lambda: in_flight.left(self._clock(), turns=turns)):
+            return self._collected()
+        if not looped:
+            in_flight.wait(turns=turns)
+        return self._collected(wait=looped)
+
+    def _heard(self, left: Callable[[], float]) -> bool:
+        """Wait for a message while the device surely works; False if none came. `left`: gives the seconds that it
+        probably still does."""
+        while self._hears is not None and (seconds := left()) > SURE_SECONDS:
+            if self._hears(min(seconds - SURE_SECONDS, LOOK_SECONDS), self.wakes):
+                return True
+        return False

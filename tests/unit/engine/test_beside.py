@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,26 +14,33 @@ from torch import Tensor
 
 from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, plan_of
+from tests.unit.engine.test_threads import SECONDS, Gated
+from tests.unit.engine.test_threads import one as gated_call
 from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, stream, windows
 from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.engine.calls.call_scheduler import SOON_SECONDS
 from walkgraph.engine.calls.captured_step import CapturedSteps, Served
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.device.capture import Capturer
-from walkgraph.engine.engine import Engine
+from walkgraph.engine.device.outside import Firsthand
+from walkgraph.engine.engine import LOOK_SECONDS, Engine
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
+from walkgraph.engine.pacing.turns import StepTimes
 from walkgraph.ids import Rank
 
 CPU = torch.device("cpu")
+LONG = 1e9
+"""Seconds."""
 
 
 class Mark:
@@ -46,6 +55,19 @@ class Mark:
 
     def wait(self) -> None:
         self.led += 1
+
+
+class Hearing:
+    """Messages that come while the engine waits."""
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+        self.comes: Callable[[], bool] = lambda: False
+
+    def __call__(self, seconds: float, wakes: int | None) -> bool:
+        assert 0 < seconds <= LOOK_SECONDS
+        self.asked.append(seconds)
+        return self.comes()
 
 
 class Marked(CapturedSteps):
@@ -64,16 +86,23 @@ class Marked(CapturedSteps):
 
 
 class Beside(Engine):
-    def __init__(self) -> None:
-        self.marked = Marked()
-        nodes: dict[str, tuple[str, dict[str, str]]] = {
+    def __init__(self, **nodes: Operator) -> None:
+        """`nodes`: more of them, with their operators."""
+        self.marked, self.hearing = Marked(), Hearing()
+        networks: dict[str, tuple[str, dict[str, str]]] = {
             "voc": ("walkgraph.models.snac.operators:Decoder", {}),
             "noop": ("walkgraph.models.synthetic.operators:Noop", {}),
         }
-        super().__init__(plan_of(nodes, source="random:snac-tiny:4"), Rank(0))
+        super().__init__(plan_of(networks, source="random:snac-tiny:4"), Rank(0), outside=Firsthand(hears=self.hearing))
         self.calls._captured = lambda device: self.marked
         self._parts = replace(self._parts, captured=self.calls._captured)
         self.load()
+        # Those of the warm-up depend on the machine.
+        self.calls._times = StepTimes()
+        loaded = self.calls._nodes
+        assert isinstance(loaded, dict)
+        for name, operator in nodes.items():
+            loaded[name] = loaded["noop"]._replace(operator=operator, index=len(loaded))
 
     def follow(self, node: str) -> None:
         """Its outputs are read on the device alone."""
@@ -152,6 +181,66 @@ def test_what_comes_while_two_batches_are_under_way_is_the_next_one(engine: Besi
     sizes = [size for size, _ in engine.marked.batches]
     assert sizes == [1, 1, 4]
     assert all(mark.waited == 0 for _, mark in engine.marked.batches)
+
+
+def test_a_message_ends_the_wait_for_a_device_that_surely_works(engine: Beside) -> None:
+    engine.add(window("a"))
+    engine.step()
+    [(_, mark)] = engine.marked.batches
+    assert (engine.hearing.asked, mark.waited) == ([], 1), "nobody knows how long it takes"
+    engine.calls._times = StepTimes()
+    engine.calls._times.note("voc", LONG)
+    engine.add(window("b"))
+    engine.hearing.comes = lambda: len(engine.hearing.asked) == 3
+    assert engine.step() == []
+    mark = engine.marked.batches[1][1]
+    assert (len(engine.hearing.asked), mark.waited, engine.resting) == (3, 0, False)
+
+    def ends() -> bool:
+        mark.reached = True
+        return False
+
+    engine.hearing.comes = ends
+    [done] = engine.step()
+    assert isinstance(done, Done)
+    assert (done.call.run, len(engine.hearing.asked)) == ("b", 4)
+
+
+def test_a_batch_waits_for_what_threads_will_soon_have_made_for_it() -> None:
+    gated, gates = Gated(), [threading.Event() for _ in range(3)]
+    engine = Beside(gated=gated)
+    gated.gates.update(enumerate(gates))
+
+    def sizes() -> list[int]:
+        engine.step()
+        return [size for size, _ in engine.marked.batches]
+
+    def ended() -> None:
+        assert engine.wakes is not None
+        assert select.select([engine.wakes], [], [], SECONDS)[0]
+
+    engine.calls._times.note("gated", SOON_SECONDS / 2)
+    engine.add(gated_call(0, run="a"))
+    engine.step()
+    engine.add(window("a"))
+    assert (sizes(), engine.resting, engine.idle) == ([], True, False)
+    engine.add(window("b"))
+    assert not engine.resting
+    assert sizes() == [2], "nothing more comes of `b`"
+    engine.add(window("a"))
+    assert sizes() == [2]
+    gates[0].set()
+    ended()
+    assert any(isinstance(event, Done) and event.call.node == "gated" for event in engine.step())
+    assert sizes() == [2, 1]
+    engine.calls._times = StepTimes()
+    engine.calls._times.note("gated", LONG)
+    engine.add(gated_call(1, run="c"))
+    engine.step()
+    engine.add(window("c"))
+    assert sizes() == [2, 1, 1], "a long call isn't waited for"
+    gates[1].set()
+    ended()
 
 
 def test_a_window_that_keeps_nothing_is_done_at_once(engine: Beside) -> None:

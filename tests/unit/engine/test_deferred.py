@@ -101,7 +101,7 @@ def deferring(*calls: tuple[str, float, bool]) -> Schedule:
 def test_a_deferred_call_waits_and_goes_ahead_of_the_next_one_on_its_state() -> None:
     schedule = deferring(("a", 1.0, True), ("a", 2.0, True), ("b", 3.0, True))
     assert schedule.next() is None
-    assert schedule.ahead(lambda key: True) == []
+    assert schedule.ahead(lambda key, calls: True) == []
     schedule.add(ready("a", 4.0, state="s"), "lane", 1)
     schedule.add(ready("c", 5.0), "lane", 1)
     batch = schedule.next()

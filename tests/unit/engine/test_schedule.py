@@ -153,12 +153,12 @@ def test_the_calls_ahead_are_those_that_may_be_in_the_next_batch() -> None:
     schedule.add(ready("c", 3.5), "lane", 1)
     schedule.add(ready("d", 0.5), "lane", 1, deferred=True)
     assert names(schedule.ahead(any_key)) == ["a", "c", "c"]
-    assert names(schedule.ahead(lambda key: key == "other")) == ["b"]
+    assert names(schedule.ahead(lambda key, calls: key == "other")) == ["b"]
     schedule.hold("a")
     assert names(schedule.ahead(any_key)) == ["b"]
 
 
-def any_key(key: object) -> bool:
+def any_key(key: object, calls: object) -> bool:
     return True
 
 

@@ -10,8 +10,9 @@ processor, take no turn. Threads make calls of threaded operators beside all thi
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -42,6 +43,8 @@ QUICK_SECONDS = 0.0005
 AHEAD_SECONDS = 0.002
 """The longest call on the host's processor that goes before launches. A client, or a larger batch, waits for what it
 gives."""
+SOON_SECONDS = 0.003
+"""The longest call of a thread that a batch of captured steps waits for."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -160,8 +163,17 @@ class CallScheduler:
         """True if nothing can be launched or collected before a thread has made a call, or another one is added."""
         if self.answered or self.in_flight.over or self.in_flight.any:
             return False
-        full = len(self.in_flight.threaded) >= THREADS
-        return not self.schedule or (full and not self.schedule.ahead(_no_thread))
+        if not self.schedule or not self.in_flight.threaded:
+            return not self.schedule
+        full, soon, later = len(self.in_flight.threaded) >= THREADS, self.in_flight.soon(SOON_SECONDS), list[BatchKey]()
+
+        def begins(key: BatchKey, calls: Iterable[Call]) -> bool:
+            now = not full if key.place == "thread" else _ripe(soon, key.place, key, calls)
+            if not now:
+                later.append(key)
+            return now
+
+        return not self.schedule.ahead(begins) and bool(later)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
@@ -215,7 +227,7 @@ class CallScheduler:
         """Run a batch of an operator on the host's processor, if it takes no longer than a launch. Returns its
         calls."""
 
-        def is_quick(key: BatchKey) -> bool:
+        def is_quick(key: BatchKey, _: Iterable[Call]) -> bool:
             return key.place == "host" and 0 < self._times.of(key.operator) < AHEAD_SECONDS
 
         rows = self._mix.rows()
@@ -230,9 +242,9 @@ class CallScheduler:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
         if not self.schedule:
             return False
-        some, rows = False, self._mix.rows()
+        some, rows, soon = False, self._mix.rows(), self.in_flight.soon(SOON_SECONDS)
         for place, fits in ("beside", len(self.in_flight.beside) < BESIDE), ("host", True):
-            batch = self.schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None
+            batch = self.schedule.next(rows, fits=partial(_ripe, soon, place)) if fits else None
             if batch is not None:
                 loaded, began = self._nodes[batch.calls[0].node], self._clock()
                 captured = self._captured(loaded.device)
@@ -267,7 +279,8 @@ class CallScheduler:
     ) -> None:
         handed, asynchronous = self._clock() if self._watch.on else began, launched.asynchronous
         runs = frozenset([call.run for call in calls])
-        batch = InFlightBatch(calls, runs, launched, began, handed, device)
+        due = began + self._times.of(calls[0].node)
+        batch = InFlightBatch(calls, runs, launched, began, handed, due, device)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
             early = self.follows(call) and call not in self.deferred
@@ -358,17 +371,19 @@ def _for_threads(loaded: Loaded, call: Call, seconds: float) -> bool:
     return operator.threaded and loaded.device.type == "cpu" and not quick and not operator.quick(call)
 
 
-def _in_turn(key: BatchKey) -> bool:
+def _ripe(soon: Collection[str], place: str, key: BatchKey, calls: Iterable[Call]) -> bool:
+    """True for a batch of this place, unless it is one of captured steps that will soon be larger: threads are making
+    short calls for all of its runs (`soon`), as for the other cameras of a robot."""
+    return key.place == place and (place != "beside" or any(call.run not in soon for call in calls))
+
+
+def _in_turn(key: BatchKey, _: Iterable[Call]) -> bool:
     return key.place in ("turn", "play")
 
 
-def _plays(key: BatchKey) -> bool:
+def _plays(key: BatchKey, _: Iterable[Call]) -> bool:
     return key.place == "play"
 
 
-def _threaded(key: BatchKey) -> bool:
+def _threaded(key: BatchKey, _: Iterable[Call]) -> bool:
     return key.place == "thread"
-
-
-def _no_thread(key: BatchKey) -> bool:
-    return key.place != "thread"

@@ -77,6 +77,8 @@ class InFlightBatch(NamedTuple):
     began: float
     handed: float
     """When the host had launched all of it; measured while the stopwatch is on."""
+    due: float
+    """When it is probably over; `began` if such batches were never measured."""
     device: torch.device
 
 
@@ -111,12 +113,23 @@ class InFlightBatches:
             if run in batch.runs:
                 batch.launched.fence()
 
-    def wait(self, *, turns: bool) -> bool:
-        """Wait for the oldest batch, in turn with loops (`turns`) or beside them; False if there is none."""
+    def wait(self, *, turns: bool) -> None:
+        """Wait for the oldest batch, if there is one: in turn with loops (`turns`), or beside them."""
+        for batch in self._oldest(turns=turns):
+            batch.launched.wait()
+
+    def left(self, now: float, *, turns: bool) -> float:
+        """Seconds that the device probably still takes for this batch; not positive if it is over, or such batches were
+        never measured."""
+        return max((batch.due - now for batch in self._oldest(turns=turns) if not batch.launched.ready), default=0.0)
+
+    def _oldest(self, *, turns: bool) -> list[InFlightBatch]:
         batches = self.turns if turns else self.beside
-        if batches:
-            batches[0].launched.wait()
-        return bool(batches)
+        return [batches[0]] if batches else []
+
+    def soon(self, seconds: float) -> frozenset[str]:
+        """Runs for which threads make calls that usually take less than so long."""
+        return frozenset(batch.calls[0].run for batch in self.threaded if 0 < batch.due - batch.began < seconds)
 
     def pop_finished(self) -> list[InFlightBatch]:
         """Remove and return the batches that are over, without waiting."""

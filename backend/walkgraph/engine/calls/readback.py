@@ -76,4 +76,3 @@ def read_back(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
     if target.rank != walk.uses[edge.source.use].rank:
         return not edge.on_device
     return target.op == "call" and plan.nodes[target.node].host
-

@@ -81,6 +81,10 @@ Cut = Callable[[Call, int], Sequence[ReadyCall]]
 """Cuts a call with so many rows into parts, to be computed in order; fewer than two if it stays whole."""
 
 
+Fits = Callable[[Any, Iterable[Call]], bool]
+"""True for a batch key, with all calls that wait with it, if the next batch may have it."""
+
+
 class _QueuedCall(NamedTuple):
     due: float
     number: tuple[int, ...]
@@ -187,10 +191,10 @@ class Schedule:
             self._put(key, waiting)
 
     def next(
-        self, rows: int | None = None, cut: Cut | None = None, fits: Callable[[Any], bool] = lambda key: True
+        self, rows: int | None = None, cut: Cut | None = None, fits: Fits = lambda key, calls: True
     ) -> Batch | None:
         """Remove and return the next batch; None if nothing waits. `rows`: the most rows in this batch, instead of the
-        budget. `fits`: which batch keys it may have."""
+        budget. `fits`: says which batch keys it may have."""
         key = self._first(cut, fits)
         if key is None:
             return None
@@ -246,7 +250,7 @@ class Schedule:
                 self.remove(mine)
                 yield Batch(key, mine)
 
-    def ahead(self, fits: Callable[[Any], bool]) -> list[Call]:
+    def ahead(self, fits: Fits) -> list[Call]:
         """The calls that may be in the next batch, if it has one of these batch keys; empty if none may be served."""
         key = self._first(None, fits)
         queue = self._queues[key] if key is not None else ()
@@ -279,12 +283,12 @@ class Schedule:
         for run, held in self._held.items():
             self._held[run] = [one for one in held if id(one[1].call) not in gone]
 
-    def _first(self, cut: Cut | None, fits: Callable[[Any], bool]) -> Hashable | None:
+    def _first(self, cut: Cut | None, fits: Fits) -> Hashable | None:
         """The batch key that is next. Its first call is cut if it has too many rows."""
         while True:
             key, first = None, None
-            for one in self._queues:
-                head = self._head(one) if fits(one) else None
+            for one, queue in self._queues.items():
+                head = self._head(one) if fits(one, (waiting.call for waiting in queue)) else None
                 if head is not None and (first is None or head[:2] < first[:2]):
                     key, first = one, head
             if first is None:

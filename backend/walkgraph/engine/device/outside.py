@@ -29,6 +29,20 @@ class Outside(Protocol):
         """The times of a launch, in place of these, which were measured here."""
         ...
 
+    @property
+    def hears(self) -> "Hears | None":
+        """None: the engine waits for its device alone."""
+        ...
+
+
+class Hears(Protocol):
+    """Waits for messages."""
+
+    def __call__(self, seconds: float, wakes: int | None) -> bool:
+        """Wait so many seconds for a message, or for a file to be readable; False if none came. `wakes`: the file's
+        descriptor."""
+        ...
+
 
 class AskedMark:
     """A mark whose progress somebody else tells."""
@@ -44,8 +58,9 @@ class AskedMark:
 class Firsthand:
     """An engine's own clock and device."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, hears: Hears | None = None) -> None:
         self.time = self.own = clock
+        self.hears = hears
 
     def mark(self, mark: Mark) -> Mark:
         return mark

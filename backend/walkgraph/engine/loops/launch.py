@@ -37,6 +37,8 @@ class InFlight:
     began: float
     handed: float
     """When the host had launched it. This and `taken` are 0 while the watch is off."""
+    seconds: float
+    """That it probably takes the device; 0 if such launches were never measured."""
 
     @property
     def over(self) -> bool:
@@ -100,6 +102,13 @@ class Launcher:
     def full(self) -> bool:
         return len(self._in_flight) >= DEPTH
 
+    def left(self) -> float:
+        """Seconds that the device probably still takes for the oldest launch; not positive if it is over, or such
+        launches were never measured."""
+        if not self._in_flight or self._in_flight[0].over:
+            return 0.0
+        return self._in_flight[0].began + self._in_flight[0].seconds - self._clock()
+
     @property
     def spans(self) -> bool:
         """True if a launch in flight may wait for peers."""
@@ -133,7 +142,7 @@ class Launcher:
         began = self._clock()
         launched = graphs.replay(ready)
         handed = self._clock() if self._watch.on else 0.0
-        return InFlight(group, batch, launched, taken, began, handed)
+        return InFlight(group, batch, launched, taken, began, handed, iterations * group.seconds_of(len(runs)))
 
 
 def _reach(faults: FaultPoints) -> None:

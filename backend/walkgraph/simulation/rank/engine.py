@@ -111,10 +111,10 @@ class SimulatedEngine:
         """Launches what is ready, and returns the finished work."""
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
+            threads = calls.launch_threads()
             batch = calls.launch(loops, spent=self._spent)
             stepped = self._loops_came and loops.launch()
             self._spent = 0.0 if stepped else self._spent + batch
-            threads = calls.launch_threads()
             if not (stepped or batch or threads):
                 break
         ended = loops.collect(wait=False) if self._loops_came else ()

@@ -163,17 +163,17 @@ class Links:
         for outbox in self._out.values():
             outbox.flush()
 
-    def wait(self, seconds: float, wakes: int | None = None) -> None:
-        """Wait for a message, for a blocked socket to accept data, or for a file to be readable. `wakes`: the file's
-        descriptor."""
+    def wait(self, seconds: float, wakes: int | None = None) -> bool:
+        """Wait for a message, for a blocked socket to accept data, or for a file to be readable; False if none came.
+        `wakes`: the file's descriptor."""
         if self.from_conductor.waiting or self._inbox.waiting:
-            return
+            return True
         blocked = [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
         for socket in blocked:
             self.poller.modify(socket, zmq.POLLIN | zmq.POLLOUT if socket in self.poller else zmq.POLLOUT)
         if wakes is not None:
             self.poller.register(wakes, zmq.POLLIN)
-        self.poller.poll(ceil(1000 * seconds))
+        found = bool(self.poller.poll(ceil(1000 * seconds)))
         if wakes is not None:
             self.poller.unregister(wakes)
         for socket in blocked:
@@ -181,6 +181,7 @@ class Links:
                 self.poller.modify(socket, zmq.POLLIN)
             else:
                 self.poller.unregister(socket)
+        return found
 
     @property
     def check_after(self) -> float | None:

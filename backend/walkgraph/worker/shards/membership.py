@@ -73,7 +73,7 @@ def join(directory: Path, order: m.Load, here: RankPlan, links: Links) -> Member
 
         plan, shard = _plan_of(order.plan, here), _shard(directory, order, here)
         return Membership(plan, here.shards[0], shard, outside, run, observer)
-    return Membership(order.plan, here.rank, WHOLE, Firsthand(), WorkerLoop.run)
+    return Membership(order.plan, here.rank, WHOLE, Firsthand(hears=links.wait), WorkerLoop.run)
 
 
 def _shard(directory: Path, order: m.Load, here: RankPlan) -> Shard:

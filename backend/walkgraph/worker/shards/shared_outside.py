@@ -12,6 +12,9 @@ _RECENT = 1024
 
 
 class ToldOutside:
+    hears = None
+    """What comes while devices work is told turn by turn."""
+
     def __init__(self, told: Broadcast, clock: Callable[[], float]) -> None:
         """`clock`: the process's own."""
         self._told, self.own = told, clock
@@ -35,6 +38,9 @@ class ToldOutside:
 
 
 class RepeatedOutside:
+    hears = None
+    """What comes while devices work is told turn by turn."""
+
     def __init__(self, told: Receiver, clock: Callable[[], float]) -> None:
         """`clock`: the process's own."""
         self._told, self.own = told, clock
