@@ -14,6 +14,7 @@ from walkgraph.client import shown
 from walkgraph.client.calls import Blocking, Call
 from walkgraph.client.connection import reaching
 from walkgraph.client.connection.connected import Connected
+from walkgraph.client.connection.pooling import PooledTransport
 from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader, PartReader
@@ -142,6 +143,8 @@ class Client(
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
 
     def _http_client(self, **options: Any) -> httpx.Client:
+        if options["transport"] is None:
+            options["transport"] = PooledTransport(options["base_url"], options["verify"])
         return httpx.Client(**options)
 
     def _tried(self, call: Call[Any], once: Callable[[Call[Any]], T]) -> T:
