@@ -297,8 +297,6 @@ class Simulation:
 
     def step(self) -> None:
         launched = self.scheduler.launch()
-        if not self.scheduler.launcher.busy:
-            assert self.scheduler.launcher.left() == 0
         self.device.now += self.draw.randrange(2)
         wait = not launched and self.scheduler.in_flight
         for event in self.scheduler.collect(wait=wait):
