@@ -73,19 +73,19 @@ class FormReader:
 
     def _begun(self, left: memoryview) -> memoryview:
         """Read on in a part's head; returns what is left behind it."""
-        self._head += left
-        end = self._head.find(b"\r\n\r\n")
-        if end < 0:
+        before = len(self._head)
+        self._head += left[: MOST_HEAD + 1 - before]
+        if self._head.find(b"\r\n\r\n") < 0:
             if len(self._head) > MOST_HEAD:
                 raise ValueError("a part of the answer has no head")
             return left[:0]
         found = PART_HEAD.match(self._head, len(self._delimiter))
         if found is None or not self._head.startswith(self._delimiter):
             raise ValueError("a part of the answer has no length")
-        rest, self._head = memoryview(self._head)[found.end() :], b""
+        self._head = b""
         self._name, self._filled = found["name"], 0
         self._content = room(int(found["length"]) + 2)
-        return rest
+        return left[found.end() - before :]
 
 
 class PartReader:

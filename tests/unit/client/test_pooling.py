@@ -27,6 +27,8 @@ class Server:
         self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
         self.connections = 0
+        self.closed = threading.Event()
+        """Set once it has closed a connection."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -49,6 +51,7 @@ class Server:
                     try:
                         self._answers.pop(0)(connection)
                     except ConnectionError:
+                        self.closed.set()
                         break
 
     def _head(self, line: Callable[[], bytes]) -> bytes:
@@ -83,6 +86,7 @@ def test_a_connection_is_used_again_and_opened_again_once_the_server_has_closed_
     with client(says(OK), breaks_off(OK), says(OK)) as (found, server):
         assert [found.get("/a").text, found.post("/b", content=b"body").text] == ["ok", "ok"]
         assert server.connections == 1
+        assert server.closed.wait(SECONDS)
         assert found.get("/c?d=e%20f").text == "ok"
         assert server.connections == 2
         assert [head.split(b"\r\n")[0] for head in server.heads] == [
@@ -95,7 +99,7 @@ def test_a_connection_is_used_again_and_opened_again_once_the_server_has_closed_
 
 
 def test_large_content_comes_in_large_pieces_with_the_same_bytes() -> None:
-    content = bytes(range(256)) * 4 * 4096
+    content = bytes(range(256)) * (4 * PIECE_BYTES // 256)
     pieces = (content[: PIECE_BYTES + 3], content[PIECE_BYTES + 3 :])
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
     said = says(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunks)

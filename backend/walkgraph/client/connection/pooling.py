@@ -1,7 +1,7 @@
 """Connections of the blocking client, kept by urllib3.
 
-httpx's own transport reads an answer in pieces of 64 KB, and spends on each about a twentieth of what a small request
-takes: more than copying the piece. Here pieces are as large as the service sends them.
+httpx's own transport spends more time on each piece of a large answer than it takes to copy the piece. Together with
+what it does for each request, that was most of a client's time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import httpx
 import urllib3
 from urllib3 import exceptions
 
-PIECE_BYTES = 1024 * 1024
-"""The most bytes of an answer that are read at once."""
+PIECE_BYTES = 128 * 1024
+"""The most bytes of an answer that are read at once. Larger pieces would be in new memory each time."""
 KEPT = 32
 """The most idle connections that are kept."""
 
