@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_vjepa2", [], ["predictor, 3 frames", "us a layer", "rounds", "propose"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
-        ("decoding", [], ["undisturbed", "threads", "in place", "ratio"]),
+        ("decoding", [], ["undisturbed", "threads", "in place", "ratio", "at once", "by Pillow"]),
         ("between_hosts", [], ["bare GB/s", "four of bare", "edge CPU ms"]),
         ("control_messages", [], ["ipc us", "tcp of ipc", "CPU of ipc"]),
         ("conductor", [], ["runs a minute", "share of a core", "us a run"]),

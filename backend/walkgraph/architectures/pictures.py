@@ -1,13 +1,16 @@
 """Pictures from clients, encoded or as tensors, whose contents may be anything."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed
+from walkgraph.architectures.jpeg import PlainJpeg
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 """Decoders that may see a client's bytes."""
@@ -35,6 +38,15 @@ def decode(call: Call) -> Image.Image:
         raise
     except Exception as error:  # as above
         raise _broken(call) from error
+
+
+def levels_of(call: Call, fits: Callable[[int, int], bool] = lambda width, height: True) -> NDArray[np.uint8] | None:
+    """The picture at `image` as `decode` gives it, `[h, w, 3]`, if it is a JPEG that can be decoded at once and `fits`
+    holds for its width and height; otherwise None, and `decode` says what it is."""
+    jpeg = PlainJpeg.of(call.inputs["image"])
+    if jpeg is None or jpeg.width * jpeg.height > MAX_PIXELS or not fits(jpeg.width, jpeg.height):
+        return None
+    return jpeg.levels()
 
 
 def _on_white(picture: Image.Image) -> Image.Image:

@@ -14,7 +14,7 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures import sounds
-from walkgraph.architectures.pictures import MAX_SIDE, decode
+from walkgraph.architectures.pictures import MAX_SIDE, decode, levels_of
 from walkgraph.checkpoints.pictures import PictureRules
 from walkgraph.layers.pictures.patches import bilinear, normalise, to_levels, to_picture
 
@@ -30,7 +30,7 @@ class PictureIn(Operator):
     threaded: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"pixels": _fit(decode(call), call)} for call in calls]
+        return [{"pixels": _pixels(call)} for call in calls]
 
 
 class PictureResize(Operator):
@@ -84,12 +84,27 @@ def _heard(call: Call) -> Tensor:
     return wave
 
 
+def _pixels(call: Call) -> Tensor:
+    """The picture at `image`, by the call's parameters: float32 `[3, h, w]` in [-1, 1]."""
+
+    def stays(width: int, height: int) -> bool:
+        return (not call.params["crop"] or width == height) and _size(call, width, height) == (width, height)
+
+    levels = levels_of(call, stays)
+    return _fit(decode(call), call) if levels is None else normalise(torch.from_numpy(levels))
+
+
+def _size(call: Call, width: int, height: int) -> tuple[int, int]:
+    """Width and height by the call's parameters."""
+    rules = ("size", "min_side", "max_side", "stride", "max_pixels")
+    return _target((width, height), *(int(call.params[name]) for name in rules))
+
+
 def _fit(picture: Image.Image, call: Call) -> Tensor:
     """Resize a picture by the call's parameters to float32 `[3, h, w]` in [-1, 1]."""
     if call.params["crop"]:
         picture = _middle(picture)
-    rules = ("size", "min_side", "max_side", "stride", "max_pixels")
-    size = _target(picture.size, *(int(call.params[name]) for name in rules))
+    size = _size(call, *picture.size)
     if picture.size == size:
         return normalise(torch.from_numpy(np.array(picture)))
     if call.params["resample"] == "bilinear":

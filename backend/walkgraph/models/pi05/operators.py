@@ -15,7 +15,7 @@ from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.on_device import OnDevice
-from walkgraph.architectures.pictures import decode
+from walkgraph.architectures.pictures import decode, levels_of
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 from walkgraph.layers.flow.flow_head import FlowInterval
 from walkgraph.layers.pictures.patches import normalise
@@ -54,7 +54,10 @@ class Camera(Operator):
         return [self._seen(call) for call in calls]
 
     def _seen(self, call: Call) -> Outputs:
-        return {} if call.inputs.get("image") is None else {"pixels": self._fitted(decode(call))}
+        if call.inputs.get("image") is None:
+            return {}
+        levels = levels_of(call, lambda width, height: width == height == self._side)
+        return {"pixels": self._fitted(decode(call)) if levels is None else normalise(torch.from_numpy(levels))}
 
     def _fitted(self, picture: Image.Image) -> Tensor:
         """float32 `[3, side, side]` in [-1, 1]."""

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.architectures.pictures import MAX_PIXELS, all_pixels_of, decode, pixels_of
+from walkgraph.architectures.pictures import MAX_PIXELS, all_pixels_of, decode, levels_of, pixels_of
 from walkgraph.layers.pictures.patches import normalise, to_levels
 from walkgraph.models.qwen3_omni.seeing.components import MOST_FRAMES
 from walkgraph.models.qwen3_omni.seeing.config import VISION, fitted
@@ -43,7 +43,8 @@ class FramesFit(Operator):
 
 
 def _decoded(call: Call) -> Tensor:
-    levels = torch.from_numpy(np.array(decode(call)))
+    found = levels_of(call)
+    levels = torch.from_numpy(np.array(decode(call)) if found is None else found)
     return _fit(levels, _size(call, "image", levels.shape[0], levels.shape[1]))
 
 
