@@ -10,7 +10,7 @@ prompts of clients who only read may keep the device busy.
 import argparse
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,7 +228,7 @@ class Answer:
         self.heard, self.until = self.heard + frames, self.until + frames * FRAME
 
 
-def _is_prompt(key: str) -> bool:
+def _is_prompt(key: str, _: Iterable[Call]) -> bool:
     return key == "prompt"
 
 
@@ -338,7 +338,7 @@ class World:
         return self._launch("vocoder", 16, lambda calls: _by_size(self.costs.vocoder, len(calls)))
 
     def _launch(self, node: str, rows: int, seconds: Callable[[Sequence[Call]], float]) -> bool:
-        batch = self.calls.next(rows, fits=lambda key: key == node)
+        batch = self.calls.next(rows, fits=lambda key, _: key == node)
         if batch is None:
             return False
         self.flight.append((self.device.launch(seconds(batch.calls)), node, batch.calls, self.clock.now))

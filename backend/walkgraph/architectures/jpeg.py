@@ -8,8 +8,8 @@ import simplejpeg
 from numpy.typing import NDArray
 
 _START = b"\xff\xd8\xff"
-_TELLING = (b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/")
-"""Beginnings of what may say that a picture has to be turned."""
+_TELLING = (b"Exif\0\0", b"/xap/1.0/\0")
+"""Parts of what may say that a picture has to be turned: Exif, and XMP."""
 _PLAIN = ("YCbCr", "Gray")
 _header = cast("Callable[[bytes], tuple[int, int, str, str]]", simplejpeg.decode_jpeg_header)
 _decoded = cast("Callable[..., NDArray[np.uint8]]", simplejpeg.decode_jpeg)
