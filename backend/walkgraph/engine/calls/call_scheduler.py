@@ -165,15 +165,12 @@ class CallScheduler:
             return False
         if not self.schedule or not self.in_flight.threaded:
             return not self.schedule
-        full, soon, later = len(self.in_flight.threaded) >= THREADS, self.in_flight.soon(SOON_SECONDS), list[BatchKey]()
+        full, soon = len(self.in_flight.threaded) >= THREADS, self.in_flight.soon(SOON_SECONDS)
 
-        def begins(key: BatchKey, calls: Iterable[Call]) -> bool:
-            now = not full if key.place == "thread" else _ripe(soon, key.place, key, calls)
-            if not now:
-                later.append(key)
-            return now
+        def may_begin(key: BatchKey, calls: Iterable[Call]) -> bool:
+            return not full if key.place == "thread" else _ripe(soon, key.place, key, calls)
 
-        return not self.schedule.ahead(begins) and bool(later)
+        return not self.schedule.ahead(may_begin) and bool(self.schedule.ahead(lambda key, calls: True))
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         if call.links:
