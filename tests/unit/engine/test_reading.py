@@ -1,5 +1,7 @@
 """The ports that are read back from a device: the worker that steps a loop reads the value that ends it."""
 
+from msgspec.structs import replace
+
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
@@ -47,6 +49,7 @@ def test_what_is_read_on_the_device_alone_may_be_followed() -> None:
                     there.add((walk.name, use.name))
         assert follow.isdisjoint(there)
         assert follow.isdisjoint(host)
+    assert chained(plan, rank_plan(plan, Rank(0)))
 
 
 def test_a_robots_request_is_launched_behind_its_own_cameras() -> None:
@@ -62,6 +65,17 @@ def test_a_result_that_stays_is_followed_in_the_next_walk() -> None:
     assert ("show", "encoder") not in follow, "the client reads it"
     assert ("see", "encoder") not in host
     assert ("see", "encoder") in follow, "only `rollout`, `plan` and `look` read it"
+
+
+def test_what_leaves_in_one_variant_of_a_walk_is_followed_in_none() -> None:
+    """Replicas have a variant of a Walk each, with the same name; there are twins for streams, too."""
+    plan, here = _alone("vjepa2_ac", "cuda:0")
+    see = next(walk for walk in plan.walks if walk.name == "see")
+    edges = tuple(replace(edge, transport="shm") if edge.target.kind == "result" else edge for edge in see.edges)
+    for walks in ((*plan.walks, replace(see, edges=edges)), (replace(see, edges=edges), *plan.walks)):
+        varied = replace(plan, walks=walks)
+        assert ("see", "encoder") not in chained(varied, here)
+        assert host_ports(varied, here)["see", "encoder"] == {"features"}
 
 
 def test_a_result_for_the_cpu_is_read_back() -> None:

@@ -33,16 +33,16 @@ def read_of(call: Call, ports: Collection[str]) -> ReadBack:
 
 
 def chained(plan: Plan, here: RankPlan) -> frozenset[WalkUse]:
-    """Uses on this rank's device whose outputs go only to calls on that device, each value to a call as it is. What
-    follows them can be launched before they are done."""
-    found: set[WalkUse] = set()
+    """Uses on this rank's device whose outputs go only to calls on that device, each value to a call as it is, in all
+    variants of their Walk. What follows them can be launched before they are done."""
+    staying, others = set[WalkUse](), set[WalkUse]()
     for walk in plan.walks:
         edges = (edge for edge in walk.edges if edge.source.kind == "use")
         leaving = {edge.source.use for edge in edges if not _stays(plan, walk, edge)}
         judging = {use for loop in walk.loops for use, _ in loop.endings}
-        mine = (use for use in _calls_here(plan, walk, here) if use.index not in leaving | judging)
-        found.update((walk.name, use.name) for use in mine)
-    return frozenset(found)
+        for use in _calls_here(plan, walk, here):
+            (others if use.index in leaving | judging else staying).add((walk.name, use.name))
+    return frozenset(staying - others)
 
 
 def _calls_here(plan: Plan, walk: WalkPlan, here: RankPlan) -> Iterator[UsePlan]:
