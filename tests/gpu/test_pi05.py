@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.support.local import LocalDeployment
 from tests.unit.graphs.test_bundled import GRAPHS
 from tests.unit.graphs.test_pi05_acts import CAMERAS, PLACEMENT, asked, levels, prompt
+from walkgraph.abi.calls import Call
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.graph import codec
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
@@ -99,11 +100,17 @@ def test_robots_that_act_at_once_act_as_alone(deployment: LocalDeployment) -> No
 def test_what_is_launched_behind_what_is_under_way_gives_the_same(deployment: LocalDeployment) -> None:
     """Nobody waits between the cameras and the last launch, and the numbers are those of one who does."""
     [engine] = deployment.engines.values()
-    follows, acted = engine.calls.follows, dict[str, Tensor]()
+    follows, followed, acted = engine.calls.follows, set[str](), dict[str, Tensor]()
+
+    def noted(call: Call) -> bool:
+        if follows(call):
+            followed.add(call.node)
+        return follows(call)
+
     try:
         for index in range(12):
             run = f"behind {index // 2} {index % 2}"
-            engine.calls.follows = follows if index % 2 else lambda call: False
+            engine.calls.follows = noted if index % 2 else lambda call: False
             deployment.submit(
                 run, "act", {"horizon": 15, "steps": 10, "seed": index // 2}, asked(*CAMERAS[: index // 4])
             )
@@ -113,6 +120,7 @@ def test_what_is_launched_behind_what_is_under_way_gives_the_same(deployment: Lo
     finally:
         engine.calls.follows = follows
     assert not deployment.failed
+    assert {"vision", "prefix", "noise"} <= followed
     assert all(acted[f"behind {one} 0"].equal(acted[f"behind {one} 1"]) for one in range(6))
 
 

@@ -16,7 +16,7 @@ _decoded = cast("Callable[..., NDArray[np.uint8]]", simplejpeg.decode_jpeg)
 
 
 class PlainJpeg(NamedTuple):
-    """An encoded picture that neither has to be turned nor has colours of its own. It may be damaged."""
+    """An encoded picture of the usual colours."""
 
     data: bytes
     width: int
@@ -25,7 +25,7 @@ class PlainJpeg(NamedTuple):
     @classmethod
     def of(cls, data: object) -> "PlainJpeg | None":
         """None for any other content."""
-        if not isinstance(data, bytes) or not data.startswith(_START) or any(one in data for one in _TELLING):
+        if not isinstance(data, bytes) or not data.startswith(_START):
             return None
         try:
             height, width, colours, _ = _header(data)
@@ -34,7 +34,9 @@ class PlainJpeg(NamedTuple):
         return cls(data, width, height) if colours in _PLAIN else None
 
     def levels(self) -> NDArray[np.uint8] | None:
-        """uint8 `[height, width, 3]`, the same as Pillow's; None if it is damaged."""
+        """uint8 `[height, width, 3]`, the same as Pillow's; None if it may have to be turned, or is damaged."""
+        if any(one in self.data for one in _TELLING):
+            return None
         try:
             return _decoded(self.data, colorspace="RGB")
         except ValueError:

@@ -13,7 +13,7 @@ from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.architectures.jpeg import PlainJpeg
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-"""Decoders that may see a client's bytes."""
+"""Pillow's decoders that may see a client's bytes."""
 MAX_PIXELS = 64 * 10**6
 MAX_SIDE = 8192
 

@@ -16,8 +16,8 @@ from urllib3 import exceptions
 
 PIECE_BYTES = 128 * 1024
 """The most bytes of an answer that are read at once. Larger pieces would be in new memory each time."""
-KEPT = 32
-"""The most idle connections that are kept."""
+KEPT = 100
+"""The most idle connections that are kept, as many as httpx opens. Of more, urllib3 logs that it closes one."""
 
 
 class PooledTransport(httpx.BaseTransport):
@@ -37,7 +37,7 @@ class PooledTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         within = request.extensions.get("timeout", {})
-        with _told():
+        with _as_errors_of_httpx():
             answer = self._pool.urlopen(
                 request.method,
                 request.url.raw_path.decode("ascii"),
@@ -62,7 +62,7 @@ class _Content(httpx.SyncByteStream):
         self._answer = answer
 
     def __iter__(self) -> Iterator[bytes]:
-        with _told():
+        with _as_errors_of_httpx():
             yield from self._answer.stream(PIECE_BYTES, decode_content=False)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class _Content(httpx.SyncByteStream):
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _as_errors_of_httpx() -> Generator[None]:
     """Turn errors into those of httpx."""
     try:
         yield
