@@ -310,9 +310,19 @@ class Person:
             return self.until(lambda: client.document("graph", graph)[0], holds)
 
     def until(self, asked: Callable[[], T], holds: Callable[[T], object]) -> T:
-        """The service's answer, once this holds of it: the page shows what it has asked for before it is done."""
+        """The service's answer, once this holds of it: the page shows what it has asked for before it is done.
+
+        Where the answer lacks what is looked at, this doesn't hold yet.
+        """
+
+        def held(found: T) -> bool:
+            try:
+                return bool(holds(found))
+            except LookupError:
+                return False
+
         end = time.monotonic() + PATIENCE
-        while not holds(found := asked()):
+        while not held(found := asked()):
             assert time.monotonic() < end, f"still: {found}"
             self.look_away()
             self.page.wait_for_timeout(50)
