@@ -26,7 +26,7 @@ from walkgraph.wire.fault_points import FaultPoints
 Progress = Callable[[str, float], None]
 """Takes what is going on, and the share done, 0 to 1."""
 WARM_UP = "warm-up"
-"""The run that warm-up calls belong to."""
+"""The run, and the Walk, of warm-up calls."""
 _UNUSED_PAGES = 16
 """Pages of a pool that no task uses on this rank."""
 
@@ -258,4 +258,5 @@ def example_calls(plan: Plan, node: NodePlan, operator: Operator) -> Iterator[Ca
             params={**literal, **example.params},
             states={slot: StateKey(WARM_UP, names[index]) for slot, index in node.states.items()},
             seed=0,
+            name=node.name,
         )

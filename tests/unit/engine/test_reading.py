@@ -4,10 +4,11 @@ from msgspec.structs import replace
 
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.abi.calls import Call
+from walkgraph.abi.operator import Example, Operator
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.readback import WalkUse, chained, host_ports, read_of
-from walkgraph.engine.load import rank_plan
+from walkgraph.engine.load import example_calls, rank_plan
 from walkgraph.graph import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
@@ -65,6 +66,19 @@ def test_a_result_that_stays_is_followed_in_the_next_walk() -> None:
     assert ("show", "encoder") not in follow, "the client reads it"
     assert ("see", "encoder") not in host
     assert ("see", "encoder") in follow, "only `rollout`, `plan` and `look` read it"
+
+
+def test_a_warm_up_call_gives_what_any_use_of_its_node_does() -> None:
+    """So that the first request finds the host memory that it needs."""
+    plan, here = _alone("vjepa2_ac", "cuda:0")
+    encoder = next(node for node in plan.nodes if node.name == "encoder")
+
+    class Shown(Operator):
+        def examples(self) -> list[Example]:
+            return [Example()]
+
+    (call,) = example_calls(plan, encoder, Shown())
+    assert host_ports(plan, here)[call.walk, call.name] == {"features"}
 
 
 def test_what_leaves_in_one_variant_of_a_walk_is_followed_in_none() -> None:

@@ -2,9 +2,11 @@
 through host memory, another rank; and those that end a loop, say why, or take a branch, which the worker reads when it
 steps the loop or the choice. All others stay on the device. A call may say that it needs less (`Call.unread`)."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from walkgraph.abi.calls import Call
+from walkgraph.engine.load import WARM_UP
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, UsePlan, WalkPlan
 
 WalkUse = tuple[str, str]
@@ -14,16 +16,21 @@ ReadBack = Mapping[str, str | None]
 
 
 def host_ports(plan: Plan, here: RankPlan) -> dict[WalkUse, frozenset[str]]:
-    """Use of a node on this rank's device -> its output ports that are copied to the host."""
-    found: dict[WalkUse, set[str]] = {}
+    """Use of a node on this rank's device -> its output ports that are copied to the host. A warm-up call, which has
+    the name of its node, gives what any use of the node does."""
+    found = defaultdict[WalkUse, set[str]](set)
     for walk in plan.walks:
         mine = {use.index: plan.nodes[use.node] for use in _calls_here(plan, walk, here)}
-        for edge in walk.edges:
-            if edge.source.kind == "use" and edge.source.use in mine and read_back(plan, walk, edge):
-                found.setdefault((walk.name, walk.uses[edge.source.use].name), set()).add(edge.source.port)
-        for use, port in [ending for loop in walk.loops for ending in loop.endings if ending[0] in mine]:
-            read = port, *mine[use].reasons.get(port, ())
-            found.setdefault((walk.name, walk.uses[use].name), set()).update(read)
+        read = [
+            (edge.source.use, edge.source.port)
+            for edge in walk.edges
+            if edge.source.kind == "use" and edge.source.use in mine and read_back(plan, walk, edge)
+        ]
+        endings = [ending for loop in walk.loops for ending in loop.endings if ending[0] in mine]
+        whys = [(use, why) for use, port in endings for why in mine[use].reasons.get(port, ())]
+        for use, port in (*read, *endings, *whys):
+            found[walk.name, walk.uses[use].name].add(port)
+            found[WARM_UP, mine[use].name].add(port)
     return {place: frozenset(ports) for place, ports in found.items()}
 
 
