@@ -8,7 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.support.commands import performed
+from tests.support.ticking import Ticking
 from walkgraph.components import catalogue
+from walkgraph.engine.device.outside import Firsthand
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
@@ -62,13 +64,16 @@ class LocalDeployment:
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
+        # What is played as it comes is put off or hurried by the time. By the machine's own clock, its load would
+        # decide which runs share a batch, and thus the last bits of what they give.
+        engine = {"threads": threads, "outside": Firsthand(Ticking()), **engine}
         serving = [rank for rank in self.plan.ranks if not rank.repeats]
         self.cores = {
             rank.rank: Core(self.plan, rank.rank, Variants(self.plan, rank.rank, fused=fused)) for rank in serving
         }
         self.engines = {
             rank.rank: self.engine_type(
-                self.plan, rank.rank, threads=threads, weights_roots=roots, threaded=False, **engine, **options_of(rank)
+                self.plan, rank.rank, weights_roots=roots, threaded=False, **{**engine, **options_of(rank)}
             )
             for rank in serving
         }

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.support.loop_calls import LoopInput, WrittenUse, written
+from tests.support.ticking import Ticking
 from tests.unit.engine.plans import call, engine_of, plan_of
 from tests.unit.engine.test_engine import ATTEND, PAGE_BYTES, feed
 from walkgraph.abi.calls import Call
@@ -22,17 +23,6 @@ from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopOutput
 
 
-class Ticking:
-    """Each look takes a moment, so that times tell what was before what."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        self.now += 0.001
-        return self.now
-
-
 def engine(rows: int = 10, *, on: bool = True) -> Engine:
     nodes: dict[str, tuple[str, dict[str, str]]] = {
         "node_main": (ATTEND, {"kv": "main"}),
@@ -41,7 +31,7 @@ def engine(rows: int = 10, *, on: bool = True) -> Engine:
         "later": ("walkgraph.models.synthetic.operators:Noop", {}),
     }
     made = engine_of(
-        plan_of(nodes, kv_bytes=PAGE_BYTES * 400), mix=Mix(2 * rows, rows, rows), outside=Firsthand(Ticking())
+        plan_of(nodes, kv_bytes=PAGE_BYTES * 400), mix=Mix(2 * rows, rows, rows), outside=Firsthand(Ticking(0.001))
     )
     made.time_steps(on=on)
     return made
