@@ -1,16 +1,18 @@
 """The ports that are read back from a device: the worker that steps a loop reads the value that ends it."""
 
+import torch
 from msgspec.structs import replace
 
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.abi.calls import Call
-from walkgraph.abi.operator import Example, Operator
+from walkgraph.abi.operator import Example
 from walkgraph.components import catalogue
 from walkgraph.engine.calls.digested import digested
 from walkgraph.engine.calls.readback import WalkUse, chained, host_ports, read_of
 from walkgraph.engine.load import example_calls, rank_plan
 from walkgraph.graph import codec
 from walkgraph.ids import Rank
+from walkgraph.models.synthetic.operators import Noop
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
@@ -73,11 +75,11 @@ def test_a_warm_up_call_gives_what_any_use_of_its_node_does() -> None:
     plan, here = _alone("vjepa2_ac", "cuda:0")
     encoder = next(node for node in plan.nodes if node.name == "encoder")
 
-    class Shown(Operator):
+    class Shown(Noop):
         def examples(self) -> list[Example]:
             return [Example()]
 
-    (call,) = example_calls(plan, encoder, Shown())
+    (call,) = example_calls(plan, encoder, Shown(torch.device("cpu")))
     assert host_ports(plan, here)[call.walk, call.name] == {"features"}
 
 
