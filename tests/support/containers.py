@@ -75,6 +75,11 @@ class Containers:
         answer.check_returncode()
         return answer.stdout
 
+    def hosts(self, name: str) -> Sequence[str]:
+        """The hosts that the service of a container knows; none while its own node doesn't answer yet."""
+        answer = self.asked(name, "hosts", "--json")
+        return [one["name"] for one in json.loads(answer.stdout)] if answer.returncode == 0 else []
+
     def picture(self, name: str, folder: Path) -> bytes:
         """One of the deployment `shapes`, always the same."""
         words = ("--prompt", "a red circle", "-p", "steps=2", "-p", "seed=7")
