@@ -36,6 +36,7 @@ import _common as common
 
 from tests.support.local import LocalDeployment
 from walkgraph.abi.states import CacheShape
+from walkgraph.engine.device.outside import FIRSTHAND
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
@@ -318,7 +319,7 @@ def served(name: str, device: torch.device, rounds: int) -> Report:
     }
     found: Report = {}
     begun = time.monotonic()
-    local = LocalDeployment(codec.load(document), decode(placement), threads=1, kv_bytes=1 << 30)
+    local = LocalDeployment(codec.load(document), decode(placement), threads=1, kv_bytes=1 << 30, outside=FIRSTHAND)
     found["load and warm-up s"] = time.monotonic() - begun
     print("loaded", found, flush=True)
     begun = time.monotonic()

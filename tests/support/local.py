@@ -59,8 +59,9 @@ class LocalDeployment:
         **engine: Any,
     ) -> None:
         """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped.
-        `fused`: chains of small nodes are one call. `engine`: options of the engines; `options_of`: more for that of a
-        rank. Ranks that repeat what the first shard does are left out."""
+        `fused`: chains of small nodes are one call. `engine`: options of the engines, which have a clock of their own
+        unless `outside` is among them; `options_of`: more for that of a rank. Ranks that repeat what the first shard
+        does are left out."""
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
