@@ -25,8 +25,8 @@ from walkgraph.wire.fault_points import FaultPoints
 
 Progress = Callable[[str, float], None]
 """Takes what is going on, and the share done, 0 to 1."""
-WARM_UP = "warm-up"
-"""The run, and the Walk, of warm-up calls."""
+WARM_UP = "@warm-up"
+"""The run, and the Walk, of warm-up calls. No Walk of a document can have this name."""
 _UNUSED_PAGES = 16
 """Pages of a pool that no task uses on this rank."""
 
