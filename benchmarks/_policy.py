@@ -18,7 +18,10 @@ from walkgraph.engine.kv.dense_context import GAP, ContextSequence, DenseContext
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention.block_attention import rotary_from_first
 from walkgraph.layers.attention.heads import HeadTargets, RotaryTable
+from walkgraph.layers.flow.flow_end import end
+from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 from walkgraph.layers.kernels import modulated as kernels
+from walkgraph.layers.kernels.flow_stack import Context, Entry, FlowLayer, FlowSizes, FlowStack
 from walkgraph.layers.kernels.modulated_config import TABLE, Case, Cut, fits
 from walkgraph.layers.kernels.modulated_rows import weigh
 from walkgraph.layers.kernels.narrow_attention import Tuning, narrow_attention
@@ -74,7 +77,7 @@ class Expert:
             drawn(generator, WIDTH, ACTION, scale=ACTION**-0.5).float(),
             drawn(generator, ACTION, WIDTH, scale=WIDTH**-0.5, dtype=torch.float32),
         )
-        self.bias = torch.zeros(WIDTH, device=self.device)
+        self.bias, self.none = (torch.zeros(size, device=self.device) for size in (WIDTH, ACTION))
         self._modulations(generator)
         self.room = self._room(generator)
         self.noise = drawn(generator, robots * TOKENS, ACTION, dtype=torch.float32)
@@ -136,6 +139,26 @@ class Expert:
                 rows = modulated.add(rows, self.inner, layer.down, two.gate, after)
         normed = modulated.modulated(rows.x, *self.final[step], EPS)
         return F.linear(normed.float(), self.last)
+
+    def stack(self) -> FlowStack:
+        """All layers in one launch, for one robot."""
+        layers = [FlowLayer(layer.qkv, layer.out, layer.gate_up, layer.down) for layer in self.layers]
+        sizes = FlowSizes(WIDTH, HEADS, GROUPS, DIM, HIDDEN, LAYERS, EPS)
+        return FlowStack(sizes, layers, Entry(self.first, self.bias), self.frequencies)
+
+    def stacked(self, stack: FlowStack, x: Tensor, step: int) -> Tensor:
+        """Rows before the last norm."""
+        context = Context(self.room.k, self.room.v, self.room.slots, self.room.positions)
+        return stack(x, self.table[step, 0], context)
+
+    def stacked_loop(self, stack: FlowStack) -> Tensor:
+        """`loop` with the layers in one launch, and the end of a step in another."""
+        x, times = self.noise, torch.linspace(1, 0, STEPS + 1, device=self.device)
+        for step in range(STEPS):
+            head = VelocityHead(*self.final[step], EPS, self.last, self.none)
+            way = FlowInterval(times[step : step + 1], times[step + 1 : step + 2])
+            x = end(self.stacked(stack, x, step), head, x[None], way)[0]
+        return x
 
     def places(self, index: int, q: Tensor) -> HeadTargets:
         return HeadTargets(q, self.room.k[index], self.room.v[index], self.room.slots)

@@ -4,11 +4,12 @@
 
 It uses a stack of the layers' functions at the expert's full size, with random weights. First every kernel is compared
 with its plain form in float32, and the captured loop with the uncaptured one and with float32. The next tables have the
-time of the loop for several numbers of robots, and where it goes: a step without a part, each kernel's own time, and
-the same loop with the plain forms. With `--sweep SECONDS`, every product and the attention are split in many ways,
-compiled in a pool of processes, checked, and timed in a captured chain through all layers' weights, which don't fit
-into L2 together. Then the best splits are compared in whole steps, because overlapping launches speed up or slow down
-their neighbours. The script prints the values for `modulated_config` and `narrow_attention`.
+time of the loop for several numbers of robots, with five launches a layer, and where it goes: a step without a part,
+each kernel's own time, and the same loop with the plain forms; and one robot's loop with all layers in one launch. With
+`--sweep SECONDS`, every product and the attention are split in many ways, compiled in a pool of processes, checked, and
+timed in a captured chain through all layers' weights, which don't fit into L2 together. Then the best splits are
+compared in whole steps, because overlapping launches speed up or slow down their neighbours. The script prints the
+values for `modulated_config` and `narrow_attention`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def main() -> None:
         ("checks", lambda: checks(given.robots)),
         ("overlaps", overlaps),
         ("loops", lambda: loops(given.robots)),
+        ("one launch", one_launch),
         ("kernels", lambda: by_kernel(given.robots)),
         ("joined", lambda: waited(joined)),
         ("sweep", lambda: swept(given, pool, report["joined"] == WORKS) if pool else []),
@@ -206,6 +208,38 @@ def loops(robots: Sequence[int]) -> list[dict[str, Any]]:
         torch.cuda.empty_cache()
     common.show("loops", rows)
     return rows
+
+
+def one_launch() -> list[dict[str, Any]]:
+    """One robot's loop with all layers in one launch, beside the loop of five launches a layer."""
+    expert, exact = Expert(1), Expert(1, dtype=torch.float32)
+    stack = expert.stack()
+    with torch.no_grad():
+        apart, eager, exactly = expert.loop(), expert.stacked_loop(stack), exact.loop()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = expert.stacked_loop(stack)
+        same: list[bool] = []
+        for _ in range(20):
+            graph.replay()
+            torch.cuda.synchronize()
+            same.append(torch.equal(captured, eager))
+        graph.reset()
+        moved = (exactly - expert.noise).norm()
+        launch = microseconds(partial(expert.stacked, stack, expert.noise, 0), replays=21)
+        whole = microseconds(partial(expert.stacked_loop, stack), replays=21)
+    row = {
+        "loop ms": whole / 1e3,
+        "of launches by part, ms": microseconds(expert.loop, replays=21) / 1e3,
+        "launch us": launch,
+        "layer us": launch / LAYERS,
+        "else, of a step": whole / STEPS - launch,
+        "captured is eager": all(same),
+        "error": float((eager - exactly).norm() / moved),
+        "error by part": float((apart - exactly).norm() / moved),
+    }
+    common.show("one robot, all layers in one launch", [row])
+    return [row]
 
 
 _PARTS = ("place", "attend", "out", "gated", "down")

@@ -83,8 +83,9 @@ class PagedRows(NamedTuple):
 
 class Block(Placed, Protocol):
     """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row, R = B * n. Each
-    token attends its row's context, which is in `k` and `v` already, and its whole block. Of a slot that the spec names
-    in `queries`, a call takes the queries of so many tokens for each row."""
+    token attends its row's context, which is in `k` and `v` already, and its whole block. A context is in the slots
+    before its block; the first row's begins at slot 0. Of a slot that the spec names in `queries`, a call takes the
+    queries of so many tokens for each row."""
 
     positions: Tensor
     """int64 `[B]`: rope position of the row's next token."""

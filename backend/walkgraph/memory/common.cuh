@@ -67,3 +67,46 @@ __device__ __forceinline__ void multiply(float (&c)[4], u32 a0, u32 a1, u32 a2, 
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+
+// ── values that are their own flags: memory holds EMPTY until a block publishes there ──
+
+constexpr u32 EMPTY = 0xffffffffu;                 // neither a float nor two bfloat16 that arithmetic gives
+
+__device__ __forceinline__ void publish(void *p, u32 v) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ __forceinline__ u32 published_one(const void *p) {
+    u32 v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ uint4 published(const void *p) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ bool empty(const uint4 &v) {
+    return v.x == EMPTY || v.y == EMPTY || v.z == EMPTY || v.w == EMPTY;
+}
+__device__ __forceinline__ void publish_two(void *p, u32 a, u32 b) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(a), "r"(b) : "memory");
+}
+__device__ __forceinline__ void publish_four(void *p, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+__device__ __forceinline__ uint2 published_two(const void *p) {
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+// EMPTY is the largest number: if none of several is, neither is the largest of them.
+__device__ __forceinline__ u32 largest(uint2 v) { return max(v.x, v.y); }
+__device__ __forceinline__ u32 largest(const uint4 &v) { return max(max(v.x, v.y), max(v.z, v.w)); }
+template <int N, class T> __device__ __forceinline__ u32 largest(const T (&v)[N]) {
+    u32 most = largest(v[0]);
+#pragma unroll
+    for (int i = 1; i < N; i++) most = max(most, largest(v[i]));
+    return most;
+}
+__device__ __forceinline__ bool is_missing(u32 largest) { return __any_sync(~0u, largest == EMPTY); }  // in a warp

@@ -32,7 +32,6 @@ constexpr int MOST = 2 * HIDDEN / BLOCKS, FEW = WIDTH / BLOCKS;  // columns of a
 constexpr int SUMS = WARPS * MOST * PITCH, FEW_SUMS = WARPS * FEW * PITCH, SQUARES = WARPS * ROWS;  // floats
 constexpr int HEAD_PITCH = DIM + 8, QUERIES = WARPS * GROUP * HEAD_PITCH;
 constexpr int PUBLISHED = QKV + HEARD + WIDTH + HIDDEN + WIDTH;  // numbers of a row that a layer publishes
-constexpr u32 EMPTY = 0xffffffffu;                 // two bfloat16 that no rounding gives
 static_assert(ROWS == 8 || ROWS == 16, "rows are halves of a tensor core's tile");
 static_assert(LAYERS > 1, "a launch for keys and values alone reads all blocks' columns once");
 static_assert(GROUP == 2, "a lane scores two heads at half of a key");
@@ -62,26 +61,6 @@ struct Arguments {
     int frames, passes, first;  // passes: positions of each frame, from `first` on; at most 2
     int kept;                   // true: keys and values alone are wanted, and no logits
 };
-
-// ── what blocks publish ──
-
-__device__ __forceinline__ void publish(u16 *p, u32 v) {
-    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-__device__ __forceinline__ u32 published_pair(const u16 *p) {
-    u32 v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-    return v;
-}
-__device__ __forceinline__ uint4 published(const u16 *p) {
-    uint4 v;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-    return v;
-}
-__device__ __forceinline__ bool empty(const uint4 &v) {
-    return v.x == EMPTY || v.y == EMPTY || v.z == EMPTY || v.w == EMPTY;
-}
 
 __device__ __forceinline__ void together() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
 
@@ -305,7 +284,7 @@ struct Product {
 struct Part {
     u32 l, h;
     __device__ __forceinline__ void read(const u16 *head, int lane) {
-        l = published_pair(head + 2 * lane), h = published_pair(head + DIM / 2 + 2 * lane);
+        l = published_one(head + 2 * lane), h = published_one(head + DIM / 2 + 2 * lane);
     }
     __device__ __forceinline__ void store(u16 *head, int lane) const {
         *(u32 *)(head + 2 * lane) = l, *(u32 *)(head + DIM / 2 + 2 * lane) = h;
