@@ -120,7 +120,7 @@ struct Producer {
                 });
             for (int at = 0; at < 2 * share.count; at++)
                 fill([&](u32 to, int i, u32 full) {
-                    copy_tile(to, at % 2 ? &given.v : &given.k, 0, (share.begin + at / 2) * KEYS, i, layer, full);
+                    copy_tile(to, at % 2 ? &given.v : &given.k, 0, (share.begin + at / 2) * KEYS, i, layer, full, once);
                 });
             fill([&](u32 to, int i, u32 full) { copy_tile(to, &weights.out, 0, row, i % 2, 2 * part + i / 2, full, once); });
             for (int at = 0; at < WIDTH / 256; at++)
