@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.engine.device.cuda_streams import HostCopies, sent_together
+from walkgraph.engine.device.cuda_streams import HostCopies, put_rows, sent, sent_together
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,3 +41,16 @@ def test_values_come_back_together() -> None:
         assert torch.equal(copy, wanted.cpu())
     assert found[-2] == "text"
     assert torch.equal(found[-1], torch.ones(2))
+
+
+def test_pictures_come_in_the_order_of_their_axes_however_they_lie_on_the_host() -> None:
+    cuda = torch.device("cuda")
+    pictures = [torch.rand(5, 6, 3).movedim(-1, 0) for _ in range(2)]
+    expanded = torch.rand(1, 4).expand(3, 4)
+    for value in (*pictures, pictures[0].contiguous(), expanded, pictures[0][:, 1:3]):
+        copy = sent(value, cuda)
+        assert copy.is_contiguous()
+        assert torch.equal(copy.cpu(), value)
+    target = torch.zeros(3, 3, 5, 6, device=cuda)
+    put_rows(target, pictures)
+    assert torch.equal(target[:2].cpu(), torch.stack(pictures))

@@ -16,7 +16,7 @@ from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.device.capture import Capturer, bucket
-from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, stacked
+from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, put_rows
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.states import StateTable
 
@@ -145,8 +145,10 @@ class CapturedSteps:
         device, batch = self._capturer.device, graph.batch
         for port, (_, dtype) in spec.inputs.items():
             values = [one[port] for one in inputs]
-            rows = stacked(values, device) if isinstance(values[0], Tensor) else listed(values, device, dtype)
-            batch.inputs[port][:count].copy_(rows, non_blocking=True)
+            if isinstance(values[0], Tensor):
+                put_rows(batch.inputs[port], values)
+            else:
+                batch.inputs[port][:count].copy_(listed(values, device, dtype), non_blocking=True)
         for name, dtype in spec.params.items():
             numbers = listed([call.params[name] for call in calls], device, dtype)
             batch.params[name][:count].copy_(numbers, non_blocking=True)

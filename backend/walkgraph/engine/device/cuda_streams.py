@@ -18,12 +18,26 @@ _SMALL = 1 << 18
 
 
 def sent(value: Tensor, device: torch.device) -> Tensor:
-    """Copy a value to the device, in stream order. Memory is pinned first, because a copy from unpinned memory makes
-    the host wait for the work launched there."""
-    if value.device.type == "cpu" and device.type == "cuda":
-        # Elements of an expanded tensor share memory, and such a tensor can't be pinned.
-        value = value.contiguous().pin_memory()
-    return value.to(device, non_blocking=True)
+    """Copy a value to the device, in stream order and contiguous. Memory is pinned first, because a copy from unpinned
+    memory makes the host wait for the work launched there."""
+    if value.device.type != "cpu" or device.type != "cuda":
+        return value.to(device, non_blocking=True)
+    axes = memory_order(value)
+    # Elements of an expanded tensor share memory, and such a tensor can't be pinned.
+    copy = value.permute(axes).contiguous().pin_memory().to(device, non_blocking=True)
+    return in_order(copy, axes).contiguous()
+
+
+def memory_order(value: Tensor) -> tuple[int, ...]:
+    """The axes of a tensor from the largest stride to the smallest. So permuted, a tensor without gaps is contiguous:
+    the device turns it into the order of its axes far faster than the host."""
+    strides = value.stride()
+    return tuple(sorted(range(value.dim()), key=lambda axis: -strides[axis]))
+
+
+def in_order(value: Tensor, axes: Sequence[int]) -> Tensor:
+    """A view of a tensor that was permuted by these axes, as it was before."""
+    return value.permute(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 def sent_together(values: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -42,12 +56,29 @@ def listed(numbers: Sequence[Any], device: torch.device, dtype: torch.dtype | No
 
 
 def stacked(values: Sequence[Tensor], device: torch.device) -> Tensor:
-    """Stack tensors of one shape and type; on the host, pinned so that the copy to the device waits for nothing."""
+    """Stack tensors of one shape and type; on the host, pinned so that the copy to the device waits for nothing, and in
+    the memory order of the first one."""
     first = values[0]
     if first.device.type != "cpu" or device.type != "cuda":
         return torch.stack(list(values))
-    rows = torch.empty((len(values), *first.shape), dtype=first.dtype, pin_memory=True)
-    return torch.stack(list(values), out=rows)
+    return stacked_in_order(values, pin=True)
+
+
+def stacked_in_order(values: Sequence[Tensor], *, pin: bool) -> Tensor:
+    """Stack tensors of the host in the memory order of the first one, in pinned memory if `pin`."""
+    axes = memory_order(values[0])
+    turned = [value.permute(axes) for value in values]
+    rows = torch.empty((len(values), *turned[0].shape), dtype=values[0].dtype, pin_memory=pin)
+    torch.stack(turned, out=rows)
+    return in_order(rows, (0, *(axis + 1 for axis in axes)))
+
+
+def put_rows(target: Tensor, values: Sequence[Tensor]) -> None:
+    """Copy tensors of one shape and type into the first rows of a tensor on a device, in stream order."""
+    rows = stacked(values, target.device)
+    if not rows.is_contiguous():
+        rows = sent(rows, target.device)
+    target[: len(values)].copy_(rows, non_blocking=True)
 
 
 class HostCopies:
