@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.layers.pictures.patches import (
@@ -59,6 +60,12 @@ def test_a_picture_survives_the_round_trip_and_truncates() -> None:
     # 255 (x/255) may fall just under x in float32, and writing truncates.
     assert (picture.int() - to_picture(image).int()).abs().max() <= 1
     assert to_picture(torch.tensor([[[-3.0]], [[0.0]], [[3.0]]])).tolist() == [[[0, 127, 255]]]
+
+
+@pytest.mark.parametrize("levels", [torch.arange(256, dtype=torch.uint8), torch.linspace(0, 255, 9999)])
+def test_levels_are_normalised_to_the_very_bits_of_the_definition(levels: Tensor) -> None:
+    wanted = (levels.float() / 255 - 0.5) / 0.5
+    assert torch.equal(normalise(levels.view(1, -1, 1).expand(1, -1, 3)), wanted.expand(3, 1, -1))
 
 
 def test_grid_ids_count_rows_of_the_table() -> None:

@@ -78,7 +78,7 @@ class Prompt(Operator):
 
     def __init__(self, vocabulary: Vocabulary, bos: int, scaling: Scaling) -> None:
         self._vocabulary, self._bos, self._scaling = vocabulary, bos, scaling
-        self._edges = torch.linspace(-1, 1, _LEVELS + 1, dtype=torch.float64)[:-1]
+        self._edges = torch.linspace(-1, 1, _LEVELS + 1, dtype=torch.float64).numpy()[:-1]
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -91,14 +91,16 @@ class Prompt(Operator):
 
     def _ids(self, call: Call) -> list[int]:
         text, state = call.text("text"), call.inputs["state"]
-        if not isinstance(state, Tensor) or state.dim() != 1 or not bool(state.isfinite().all()):
+        numbers = state.double().numpy() if isinstance(state, Tensor) else None
+        if numbers is None or numbers.ndim != 1 or not np.isfinite(numbers).all():
             raise CallFailed(f"`{call.node}` takes a state of finite numbers `[s]`", "state", code="invalid_input")
         try:
-            inside = self._scaling.inside(state)
+            inside = self._scaling.inside(numbers)
         except ValueError as error:
             raise CallFailed(f"`{call.node}`: {error}", "state", code="invalid_input") from None
-        inside = torch.cat([inside, inside.new_zeros(max(0, int(call.params["state_width"]) - len(inside)))])
-        levels = torch.bucketize(inside, self._edges, right=True) - 1
+        padded = np.zeros(max(len(inside), int(call.params["state_width"])))
+        padded[: len(inside)] = inside
+        levels = self._edges.searchsorted(padded, "right") - 1
         task = text.strip().replace("_", " ").replace("\n", " ")
         said = f"Task: {task}, State: {' '.join(map(str, levels.tolist()))};\nAction: "
         return [self._bos, *self._vocabulary.encode(said)]
@@ -348,7 +350,8 @@ class Unnormalise(Operator):
 
     def _robot(self, call: Call) -> Tensor:
         """float32 `[t, b]`"""
-        return self._scaling.outside(call.inputs["actions"][:, : int(call.params["width"])]).float()
+        actions: Tensor = call.inputs["actions"][:, : int(call.params["width"])]
+        return torch.from_numpy(self._scaling.outside(actions.double().numpy())).float()
 
 
 def _noise(call: Call, *, pinned: bool = False) -> Tensor:
