@@ -9,6 +9,7 @@ Shape letters: R rows of the batch, B sequences of a group, H query heads, G key
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +20,14 @@ from torch import Tensor
 from walkgraph.abi.states import CacheShape, CausalRows, Placed
 from walkgraph.engine.device.cuda_streams import sent_together
 from walkgraph.engine.kv.allocator import PAGE, PageFault, pages_for
-from walkgraph.engine.kv.paged_attention import NOT_PLACED, PlacedSegment, PoolRows, begun_rows, causal_rows
+from walkgraph.engine.kv.paged_attention import (
+    NOT_PLACED,
+    PlacedSegment,
+    PoolRows,
+    begun_rows,
+    causal_rows,
+    joined,
+)
 from walkgraph.engine.kv.pool import Pool, numbered_slots
 from walkgraph.layers.attention.flashinfer import GAP
 from walkgraph.layers.attention.paged_blocks import WIDTHS, paged_block_attention
@@ -89,7 +97,7 @@ def _layout(kind: Kind, segments: Sequence[PlacedSegment]) -> Layout:
     sources = [placed.segment.rows for placed in segments]
     return Layout(
         kind,
-        sources[0] if len(sources) == 1 else torch.cat(sources),
+        joined(sources),
         _starts([placed.new for placed in segments]),
         _starts([len(pages) for pages in held]),
         _numbers([page for pages in held for page in pages]),
@@ -163,10 +171,21 @@ class FlashInferAttention:
     def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], workspace: Workspace) -> None:
         self.segments = segments
         self._pool, self._workspace = pool, workspace
-        self._groups = layouts(segments)
-        self._rows = torch.cat([placed.segment.rows for placed in segments])
-        self._slots = torch.cat([placed.slots for placed in segments if placed.slots is not None])
         self._turns: list[tuple[_Turn, int]] = []
+
+    # What follows is made when it is needed first: captured forwards read only `causal` or `begun`.
+
+    @cached_property
+    def _groups(self) -> list[Layout]:
+        return layouts(self.segments)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return joined([placed.segment.rows for placed in self.segments])
+
+    @cached_property
+    def _slots(self) -> Tensor:
+        return joined([placed.slots for placed in self.segments if placed.slots is not None])
 
     def causal(self) -> CausalRows | None:
         return causal_rows(self._pool, self.segments)

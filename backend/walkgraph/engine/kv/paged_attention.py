@@ -43,6 +43,11 @@ def with_slots(segments: Sequence[PlacedSegment], pool: Pool) -> list[PlacedSegm
     return [one._replace(slots=next(slots)) if one.segment.keep else one for one in segments]
 
 
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors behind each other; a single one as it is, since each copy takes the host longer than the device."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
 def causal_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
     """The rows of segments that are all causal and kept; None for others."""
     return _rows(pool, segments) if all(e.segment.mode == "causal" for e in segments) else None
@@ -59,7 +64,7 @@ def _rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
         return None
     counts, before = [e.new for e in segments], [e.length for e in segments]
     pages = [e.pages[: pages_for(e.length + e.new)] for e in segments]
-    return CausalRows(pool.k, pool.v, torch.cat(slots), pool.spare * PAGE, counts, before, pages)
+    return CausalRows(pool.k, pool.v, joined(slots), pool.spare * PAGE, counts, before, pages)
 
 
 NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by the network itself"
@@ -174,7 +179,7 @@ class PaddedGroup:
         p = max(e.length for e in segments)
         self._s = s = p + self._l
         device = pool.device
-        self.rows = self._sources[0] if self._b == 1 else torch.cat(self._sources)
+        self.rows = joined(self._sources)
         """int64: batch rows of the group, sequence by sequence."""
         new = torch.tensor([e.new for e in segments], device=device)
         places = torch.arange(self._l, device=device)

@@ -211,7 +211,8 @@ class Prefill(Operator):
         vocab = self._model.config.vocab
         for call in calls:
             known = call.numbers("ids")
-            if any(not 0 <= number < vocab for number in (known or call.inputs["ids"].tolist())):
+            numbers = known or call.inputs["ids"].tolist()
+            if min(numbers) < 0 or max(numbers) >= vocab:
                 raise CallFailed(f"`{call.node}` got a token outside its vocabulary of {vocab}", "ids")
 
 

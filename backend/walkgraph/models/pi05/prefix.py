@@ -145,9 +145,9 @@ class PrefixForm(PromptForm):
         return np.array([0, *[size] * MOST, *[0] * size])
 
     def numbers(self, size: int, positions: Sequence[float], to: CausalRows) -> Numbers:
-        """Bounds of each run's rows, followed by positions."""
+        """Bounds of each run's rows, followed by positions, which begin anew with each run."""
         bounds = padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts))
-        return np.concatenate((bounds, np.array(positions, np.int64)))
+        return np.concatenate((bounds, _positions(to)))
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> PromptAnswers:
         size = len(inputs.rows)
@@ -167,19 +167,23 @@ class Prefixes:
         """x `[R, W]`, run by run, consumed. False if a plain forward must serve them."""
         if to is None or not self._captured.enabled:
             return False
-        positions = [place for count in to.counts for place in range(count)]
-        if self._captured.read(x, positions, to) is None:
-            self._launched(x, positions, to)
+        if self._captured.read(x, (), to) is None:
+            self._launched(x, to)
         return True
 
-    def _launched(self, x: Tensor, positions: Sequence[int], to: CausalRows) -> None:
+    def _launched(self, x: Tensor, to: CausalRows) -> None:
         bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32).to(x.device)
         packed = PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads)
-        self._rows.read(x, torch.tensor(positions).to(x.device), packed)
+        self._rows.read(x, torch.from_numpy(_positions(to)).to(x.device), packed)
+
+
+def _positions(to: CausalRows) -> Numbers:
+    """`[R]`: each row's place in its run."""
+    return np.concatenate([np.arange(count, dtype=np.int64) for count in to.counts])
 
 
 def embedded(model: Pi05, cameras: list[list[Tensor]], ids: list[Tensor]) -> Tensor:
     """Embeddings `[p, W]` of each run's cameras, and each run's token ids `[n]` -> rows `[R, W]`, run by run."""
-    texts = model.embed(torch.cat(ids)).split([len(one) for one in ids])
+    texts = model.embed(ids[0] if len(ids) == 1 else torch.cat(ids)).split([len(one) for one in ids])
     runs = zip(cameras, texts, strict=True)
     return torch.cat([part.to(text.dtype) for seen, text in runs for part in (*seen, text)])
