@@ -136,6 +136,8 @@ class DeploymentProcess:
         """Unfinished run -> the files of its request that the conductor has."""
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
+        self._gathers = False
+        """A message was sent in this turn of the loop."""
         self._idle = asyncio.Event()
         self._stopped = asyncio.Event()
         self._ended = asyncio.create_task(self._watch())
@@ -150,14 +152,16 @@ class DeploymentProcess:
         return self._rejected + self._post.rejected
 
     def send(self, message: m.ToConductor) -> None:
-        """Queues a message without waiting; messages of one turn of the loop are sent together. Raises `Overloaded` if
-        the conductor has stopped reading."""
+        """Sends a message without waiting. The first of a turn of the loop leaves at once, so that what else its caller
+        does delays no run; those behind it leave together. Raises `Overloaded` if the conductor has stopped reading."""
         if self._looped.waiting + len(self._outbox) >= sockets.MAX_QUEUED:
             raise Overloaded("the deployment takes no more messages; try again shortly")
         message = self._posted(message)
-        if not self._outbox:
-            self._loop.call_soon(self._flush)
         self._outbox.append(codec.encode(message))
+        if not self._gathers:
+            self._flush()
+            self._gathers = True
+            self._loop.call_soon(self._turned)
 
     async def stop(self, grace: float) -> None:
         """Refuses new runs, lets the others finish for up to `grace` seconds, and ends the rest with `shutting_down`.
@@ -215,6 +219,10 @@ class DeploymentProcess:
         if office not in self._senders:
             self._senders[office] = PostSender(self._directory / office, f"service>{office}")
         return self._senders[office]
+
+    def _turned(self) -> None:
+        self._gathers = False
+        self._flush()
 
     def _flush(self) -> None:
         while self._outbox and self.alive:

@@ -74,6 +74,32 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
 
 
 @pytest.mark.asyncio
+async def test_the_first_message_of_a_turn_leaves_at_once_and_the_others_together(tmp_path: Path) -> None:
+    lasting: Any = Lasting()
+    exited = asyncio.Event()
+    process = DeploymentProcess(lasting, tmp_path, lambda message: None, lambda code: exited.set())
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.pair(context, sockets.address(tmp_path, "service"))
+    conductor.setsockopt(zmq.RCVTIMEO, 60_000)
+
+    def abort(*runs: str) -> list[m.Abort]:
+        return [m.Abort(run=RunId(run)) for run in runs]
+
+    process.send(m.Drain())
+    assert codec.to_conductor.decode_all(await asyncio.to_thread(conductor.recv)) == [m.Drain()]
+    for one in abort("a", "b", "c"):
+        process.send(one)
+    # The loop makes no turn meanwhile.
+    assert codec.to_conductor.decode_all(conductor.recv()) == abort("a")
+    assert codec.to_conductor.decode_all(await asyncio.to_thread(conductor.recv)) == abort("b", "c")
+    process.send(abort("d")[0])
+    assert codec.to_conductor.decode_all(conductor.recv()) == abort("d")
+    lasting.over.set()
+    await asyncio.wait_for(exited.wait(), 60)
+    context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
 async def test_large_values_of_requests_are_posted_up_to_what_a_conductor_may_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

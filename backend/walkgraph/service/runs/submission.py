@@ -42,7 +42,7 @@ def submit(
         handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
         if handle is not None:
             run = handle.run(lambda: _submitted(services, deployment, task, body, caller, asks=asks))
-            # Behind the message to the conductor, which leaves at the end of this turn.
+            # Behind the message to the conductor, which leaves at the end of this turn at the latest.
             asyncio.get_running_loop().call_soon(handle.settle)
         else:
             run = _submitted(services, deployment, task, body, caller, asks=asks)
