@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from walkgraph.engine.device.cuda_streams import HostCopies, put_rows, sent, sent_together
+from walkgraph.engine.device.cuda_streams import HostCopies, SettledCopies, put_rows, sent, sent_together
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,3 +54,26 @@ def test_pictures_come_in_the_order_of_their_axes_however_they_lie_on_the_host()
     target = torch.zeros(3, 3, 5, 6, device=cuda)
     put_rows(target, pictures)
     assert torch.equal(target[:2].cpu(), torch.stack(pictures))
+
+
+@pytest.mark.parametrize("count", [3, 1 << 20])
+def test_what_is_settled_is_copied_before_what_is_queued(count: int) -> None:
+    copies, later = SettledCopies(torch.device("cuda", 0)), torch.cuda.Event()
+    given = torch.arange(count, device="cuda", dtype=torch.float32)
+    # The first use of a kernel waits for the device, to load it.
+    copies.to_host(given, "bfloat16")
+    copies.mark()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1 << 31)
+    later.record()
+    copy = copies.to_host(given, "bfloat16")
+    given.zero_()
+    mark = copies.mark()
+    assert (mark is None) == (count == 3), "few bytes are there at once"
+    if mark is not None:
+        mark.synchronize()
+    assert not later.query(), "this is to last longer than the copy"
+    assert torch.equal(copy, torch.arange(count, dtype=torch.float32).bfloat16())
+    torch.cuda.synchronize()
+    assert torch.equal(given, torch.zeros_like(given))
+    assert copies.mark() is None

@@ -35,6 +35,7 @@ from walkgraph.engine.load import KeptOperators, is_expression, load_operators, 
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.loops.graphs import LoopDevice
 from walkgraph.engine.loops.scheduler import LoopScheduler
+from walkgraph.engine.pacing.backlog import Backlog
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up
 from walkgraph.errors import Refused
@@ -148,7 +149,7 @@ class EngineBuilder:
             faults=self._faults,
             digested=digested(self._plan, self._here).__contains__,
         )
-        playbacks = Playbacks(self.clock)
+        playbacks, backlog = Playbacks(self.clock), Backlog()
         calls = CallScheduler(
             nodes,
             runner,
@@ -161,6 +162,7 @@ class EngineBuilder:
             kept=self._kept_calls(limits),
             playbacks=playbacks,
             threads=self._threads,
+            backlog=backlog,
         )
         states.before_use = calls.make_deferred
         device = LoopDevice(
@@ -174,7 +176,13 @@ class EngineBuilder:
         )
         suspended = SuspendedRuns()
         loops = LoopScheduler(
-            device, playbacks, watch=self.watch, here=suspended.here, clock=self.clock, faults=self._faults
+            device,
+            playbacks,
+            watch=self.watch,
+            here=suspended.here,
+            clock=self.clock,
+            faults=self._faults,
+            backlog=backlog,
         )
         holds = RunHolds(calls.schedule, calls.in_flight, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells, self._outside.mark)

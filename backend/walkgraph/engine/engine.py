@@ -7,10 +7,11 @@ It knows calls and states, not the Walks of runs: the worker decides which call 
     swap.suspend, swap.resume ─────────────────────────────────> Swapped
 
 Batches and steps of the device loops are launched in turn, as `Mix` says, and a batch waits for loops that playback is
-about to reach (`pacing`). On a GPU, one launch is collected while the next is in flight.
+about to reach (`pacing`). Loops that are over in one launch may wait for runs that are about to enter them (`joining`).
+On a GPU, one launch is collected while the next is in flight.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
@@ -19,6 +20,7 @@ import torch
 from walkgraph.abi.calls import Call
 from walkgraph.engine.build import EngineBuilder, EngineOptions, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
+from walkgraph.engine.device_wait import DeviceWait
 from walkgraph.engine.figures import FigureReader
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
@@ -31,11 +33,6 @@ from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
 
-SURE_SECONDS = 0.0015
-"""A device that probably takes no longer is waited for without looking for messages, as that would find its end up to
-a millisecond late."""
-LOOK_SECONDS = 0.001
-"""The longest wait for a message, until the device is looked at again."""
 PUT_OFF = 8
 """The most times in a row that a batch waits for what quick and answered calls lead to."""
 
@@ -51,7 +48,7 @@ class Engine:
         here = rank_plan(plan, rank)
         self._device = torch.device(here.device)
         self._builder = EngineBuilder(plan, here, **options)
-        self._clock, self._invariant, self._hears = self._builder.clock, self._builder.invariant, self._builder.hears
+        self._clock, self._invariant, hears = self._builder.clock, self._builder.invariant, self._builder.hears
         self._watch, self._parts = self._builder.watch, self._builder.parts()
         parts = self._parts
         self.calls, self.loops = parts.calls, parts.loops
@@ -62,6 +59,7 @@ class Engine:
         """The pages of its caches, and the limits on the tokens of a run's states."""
         self.swap, self.holds = parts.swap, parts.holds
         """Suspends and resumes runs; holds the loops of single runs."""
+        self._wait = DeviceWait(parts.calls, parts.loops, self._clock, hears)
         self._figures = FigureReader(parts.nodes)
         self._spent = 0.0
         """Seconds of the batches launched since the last step of the loops."""
@@ -128,7 +126,7 @@ class Engine:
             return []
         if not events and (calls.in_flight.any or loops.in_flight):
             # Nothing can be launched before something in flight is over.
-            events = self._waited()
+            events = self._collected(wait=self._wait.wait())
         elif not events:
             self.swap.wait()
         return events
@@ -151,8 +149,7 @@ class Engine:
     @property
     def wakes(self) -> int | None:
         """The descriptor of a file that is readable once a thread has made a call; None if none makes any."""
-        threads = self.calls.threads
-        return threads.wakes if threads is not None and self.calls.in_flight.threaded else None
+        return self._wait.wakes
 
     def cancel(self, run: str) -> list[Call]:
         """Remove a run's calls and loops and return the calls that had not begun. Its states stay until `drop`."""
@@ -193,24 +190,3 @@ class Engine:
         # before what the loop made of its states is known.
         ended = self.loops.collect(wait=wait)
         return [*self.calls.collect(), *ended]
-
-    def _waited(self) -> list[Event]:
-        """Wait for the oldest launch, or for a message that comes long before its end."""
-        loops, in_flight = self.loops, self.calls.in_flight
-        if loops.waits_for_peers:
-            return self._collected()
-        turns = bool(in_flight.turns) and not loops.launcher.full
-        looped = not turns and loops.in_flight
-        if self._heard(loops.launcher.left if looped else lambda: in_flight.left(self._clock(), turns=turns)):
-            return self._collected()
-        if not looped:
-            in_flight.wait(turns=turns)
-        return self._collected(wait=looped)
-
-    def _heard(self, left: Callable[[], float]) -> bool:
-        """Wait for a message while the device surely works; False if none came. `left`: gives the seconds that it
-        probably still does."""
-        while self._hears is not None and (seconds := left()) > SURE_SECONDS:
-            if self._hears(min(seconds - SURE_SECONDS, LOOK_SECONDS), self.wakes):
-                return True
-        return False

@@ -22,20 +22,21 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.call_scheduler import SOON_SECONDS
+from walkgraph.engine.calls.call_times import CallTimes
 from walkgraph.engine.calls.captured_step import CapturedSteps, Served
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.readback import ReadBack
 from walkgraph.engine.calls.runner import Result, Runner
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.device.outside import Firsthand
-from walkgraph.engine.engine import LOOK_SECONDS, Engine
+from walkgraph.engine.device_wait import LOOK_SECONDS, WATCH_SECONDS
+from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
-from walkgraph.engine.pacing.turns import StepTimes
 from walkgraph.ids import Rank
 
 CPU = torch.device("cpu")
@@ -65,6 +66,9 @@ class Hearing:
         self.comes: Callable[[], bool] = lambda: False
 
     def __call__(self, seconds: float, wakes: int | None) -> bool:
+        if seconds == WATCH_SECONDS:
+            assert wakes is not None
+            return bool(select.select([wakes], [], [], SECONDS)[0])
         assert 0 < seconds <= LOOK_SECONDS
         self.asked.append(seconds)
         return self.comes()
@@ -98,7 +102,7 @@ class Beside(Engine):
         self._parts = replace(self._parts, captured=self.calls._captured)
         self.load()
         # Those of the warm-up depend on the machine.
-        self.calls._times = StepTimes()
+        self.calls.times = CallTimes(self.calls._nodes)
         loaded = self.calls._nodes
         assert isinstance(loaded, dict)
         for name, operator in nodes.items():
@@ -188,8 +192,8 @@ def test_a_message_ends_the_wait_for_a_device_that_surely_works(engine: Beside) 
     engine.step()
     [(_, mark)] = engine.marked.batches
     assert (engine.hearing.asked, mark.waited) == ([], 1), "nobody knows how long it takes"
-    engine.calls._times = StepTimes()
-    engine.calls._times.note("voc", LONG)
+    engine.calls.times = CallTimes(engine.calls._nodes)
+    engine.calls.times.note("voc", 1, 1, LONG)
     engine.add(window("b"))
     engine.hearing.comes = lambda: len(engine.hearing.asked) == 3
     assert engine.step() == []
@@ -219,7 +223,7 @@ def test_a_batch_waits_for_what_threads_will_soon_have_made_for_it() -> None:
         assert engine.wakes is not None
         assert select.select([engine.wakes], [], [], SECONDS)[0]
 
-    engine.calls._times.note("gated", SOON_SECONDS / 2)
+    engine.calls.times.note("gated", 1, 1, SOON_SECONDS / 2)
     engine.add(gated_call(0, run="a"))
     engine.step()
     engine.add(window("a"))
@@ -233,8 +237,8 @@ def test_a_batch_waits_for_what_threads_will_soon_have_made_for_it() -> None:
     ended()
     assert any(isinstance(event, Done) and event.call.node == "gated" for event in engine.step())
     assert sizes() == [2, 1]
-    engine.calls._times = StepTimes()
-    engine.calls._times.note("gated", LONG)
+    engine.calls.times = CallTimes(engine.calls._nodes)
+    engine.calls.times.note("gated", 1, 1, LONG)
     engine.add(gated_call(1, run="c"))
     engine.step()
     engine.add(window("c"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import permutations
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,8 @@ from walkgraph.abi.calls import Timed
 from walkgraph.engine.loops.loop_runs import LoopRun
 from walkgraph.engine.loops.loop_turns import LoopTurns
 from walkgraph.engine.loops.slot_admission import BatchGroups
+from walkgraph.engine.pacing.backlog import Backlog
+from walkgraph.engine.pacing.batch_times import BatchTimes
 from walkgraph.engine.pacing.playback import Playback, Playbacks
 from walkgraph.engine.pacing.turns import SHARE, DueWork, Shares, StepTimes, chosen_rows, leaves_time
 
@@ -176,3 +178,47 @@ def test_loops_that_make_the_first_sound_together_are_equally_far() -> None:
         group.runs[0].launched += 1
         clock.now += group.seconds
     assert order == ["words", "speech"] * 3
+
+
+def test_batches_of_other_sizes_take_other_times() -> None:
+    times = BatchTimes()
+    assert times.of("prefix", 968) == 0.0
+    times.note("prefix", 968, 6.0)
+    assert times.of("prefix", 950) == 6.0, "about as many"
+    assert times.of("prefix", 100) == 6.0, "no more than that, as far as anybody knows"
+    assert times.of("prefix", 4 * 968) == pytest.approx(24.0, rel=0.1)
+    assert times.of("vision", 968) == 0.0
+    times.note("prefix", 4 * 968, 20.0)
+    assert times.of("prefix", 2 * 968) == pytest.approx(12.0, rel=0.1)
+    assert times.of("prefix", 3 * 968) == pytest.approx(18.0, rel=0.1)
+    assert times.of("prefix", 4 * 968 - 700) == 20.0, "no more than a larger batch"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_more_rows_take_no_less_time_where_that_was_measured(seed: int) -> None:
+    draw, times = random.Random(seed), BatchTimes()
+    sizes = sorted(draw.sample([2**power for power in range(12)], 5))
+    measured = sorted(draw.uniform(0.1, 9) for _ in sizes)
+    for size, seconds in zip(sizes, measured, strict=True):
+        times.note("work", size, seconds)
+    found = [times.of("work", rows) for rows in range(1, 3000)]
+    assert found == sorted(found)
+    assert [times.of("work", size) for size in sizes] == measured
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_backlog_knows_when_a_device_is_done_with_what_takes_as_long_as_expected(seed: int) -> None:
+    draw, backlog, now, free = random.Random(seed), Backlog(), 0.0, 0.0
+    ends: list[tuple[float, float, Any]] = []
+    for _ in range(60):
+        if draw.random() < 0.6:
+            seconds = draw.uniform(0, 3)
+            free = max(free, now) + seconds
+            ends.append((free, seconds, backlog.launched(now, seconds)))
+        now += draw.uniform(0, 2)
+        while ends and ends[0][0] <= now:
+            end, seconds, launch = ends.pop(0)
+            assert backlog.over(launch, end) == pytest.approx(seconds)
+        for end, _, launch in ends:
+            assert backlog.left(now, launch) == pytest.approx(end - now)
+        assert backlog.left(now) == pytest.approx(free - now)

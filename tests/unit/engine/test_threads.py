@@ -15,7 +15,8 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.engine.calls import call_scheduler, finite, runner
-from walkgraph.engine.calls.threads import THREADS
+from walkgraph.engine.calls.threads import THREADS, Threads
+from walkgraph.engine.device.outside import FIRSTHAND
 from walkgraph.engine.engine import Done, Engine
 
 NUMBERS = "walkgraph.models.numbers.operators"
@@ -206,3 +207,33 @@ def test_quick_calls_are_made_at_once(gated: Gated, monkeypatch: pytest.MonkeyPa
     serve(engine, one(1))
     serve(engine, one(2))
     assert gated.threads[0] != gated.threads[1] == threading.current_thread().name
+
+
+class Held:
+    """A mark that is reached when it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go, self.waits = threading.Event(), 0
+
+    def query(self) -> bool:
+        return self.let_go.is_set()
+
+    def synchronize(self) -> None:
+        self.waits += 1
+        assert self.let_go.wait(SECONDS)
+
+    wait = synchronize
+
+
+def test_a_watched_mark_wakes_who_waits_for_threads() -> None:
+    threads, first, second = Threads(FIRSTHAND), Held(), Held()
+    threads.watch(first)
+    threads.watch(first)
+    threads.watch(second)
+    assert select.select([threads.wakes], [], [], 0)[0] == []
+    for mark in first, second:
+        mark.let_go.set()
+        assert select.select([threads.wakes], [], [], SECONDS)[0]
+        threads.heard()
+        assert mark.waits == 1
+    assert select.select([threads.wakes], [], [], 0)[0] == []

@@ -19,6 +19,7 @@ import torch
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain
+from walkgraph.engine.calls.call_times import CallTimes
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
 from walkgraph.engine.calls.deferred_calls import DeferredCalls
@@ -30,8 +31,8 @@ from walkgraph.engine.calls.threads import THREADS, Threads
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.body import Loaded
+from walkgraph.engine.pacing.backlog import Backlog
 from walkgraph.engine.pacing.playback import Playbacks
-from walkgraph.engine.pacing.turns import StepTimes
 
 TURNS = 4
 """The most batches in flight that alternate with steps of loops. More than one, so that a run's next batch is launched
@@ -45,6 +46,9 @@ AHEAD_SECONDS = 0.002
 gives."""
 SOON_SECONDS = 0.003
 """The longest call of a thread that a batch of captured steps waits for."""
+SHORT_SECONDS = 0.0005
+"""The longest calls in turn that are launched before others, if they have no states: the others hardly wait for it, and
+the loops of their runs are ready sooner."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -92,17 +96,20 @@ class CallScheduler:
         kept: KeptCalls | None = None,
         playbacks: Playbacks,
         threads: Threads | None,
+        backlog: Backlog | None = None,
     ) -> None:
         """`captured`: gives the captured steps of a device, if it has any. `follows`: true for calls
         of uses as in `readback.chained`. `device`: the rank's device. `kept`: finds calls whose outputs are known.
-        `threads`: make calls of threaded operators; None: they are made like others."""
-        self._kept, self._playbacks, self._times = kept, playbacks, StepTimes()
+        `threads`: make calls of threaded operators; None: they are made like others. `backlog`: that of the
+        device's launches, of calls and loops."""
+        self._kept, self._playbacks = kept, playbacks
+        self.times = CallTimes(nodes)
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.follows, self._device, self._watch, self._clock = follows, device, watch, clock
         self._chains = ChainRunner(nodes, runner, clock)
         self.schedule, self._split, self.threads = Schedule(), SplitCalls(), threads
         """`schedule`: holds back and releases the calls of runs."""
-        self.in_flight = InFlightBatches()
+        self.in_flight = InFlightBatches(backlog)
         self.answered: list[Done] = []
         """Calls that ended without a forward, until they are collected."""
         self._begun: list[Begun] = []
@@ -180,7 +187,7 @@ class CallScheduler:
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
-        if self.threads is not None and _for_threads(loaded, call, self._times.of(loaded.index)):
+        if self.threads is not None and _for_threads(loaded, call, self.times.of_each(loaded.index)):
             return ReadyCall(call, BatchKey("thread", loaded.index, None), 1)
         place = "turn" if call.timed is None else "play"
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else place
@@ -197,8 +204,10 @@ class CallScheduler:
         fits, ahead = _in_turn, self.schedule.ahead(_in_turn)
         if ahead and self._playbacks and not self._may_wait(ahead[0], loops.leaves_time):
             fits, ahead = _plays, self.schedule.ahead(_plays)
+        elif short := self.schedule.ahead(is_short := partial(_in_turn_and_short, self.times)):
+            fits, ahead = is_short, short
         running = loops.running
-        seconds = (self._times.of(ahead[0].node) or self._mix.turn) if ahead else 0.0
+        seconds = (self.times.of(ahead[:1]) or self._mix.turn) if ahead else 0.0
         if not ahead or not self._mix.may(running, spent, seconds):
             return 0.0
         rows = self._mix.rows(loops.runs(), {call.run for call in ahead}) if running else self._mix.rows()
@@ -212,8 +221,8 @@ class CallScheduler:
 
     def _may_wait(self, first: Call, leaves_time: Callable[[float], bool]) -> bool:
         """True if the loops may wait for the batch that is next in turn, with this call, and for those ahead of it."""
-        launched = [batch.calls[0].node for batch in self.in_flight.turns]
-        return leaves_time(sum(map(self._times.of, launched), self._times.of(first.node)))
+        launched = [batch.due - batch.began for batch in self.in_flight.turns]
+        return leaves_time(sum(launched, self.times.of([first])))
 
     def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
         if calls[0].links:
@@ -225,7 +234,7 @@ class CallScheduler:
         calls."""
 
         def is_quick(key: BatchKey, _: Iterable[Call]) -> bool:
-            return key.place == "host" and 0 < self._times.of(key.operator) < AHEAD_SECONDS
+            return key.place == "host" and 0 < self.times.of_each(key.operator) < AHEAD_SECONDS
 
         rows = self._mix.rows()
         batch = self.schedule.next(rows, fits=is_quick) if self.schedule else None
@@ -276,8 +285,11 @@ class CallScheduler:
     ) -> None:
         handed, asynchronous = self._clock() if self._watch.on else began, launched.asynchronous
         runs = frozenset([call.run for call in calls])
-        due = began + self._times.of(calls[0].node)
-        batch = InFlightBatch(calls, runs, launched, began, handed, due, device)
+        rows = self.times.rows(calls)
+        seconds = self.times.of_rows(calls[0].node, rows)
+        in_turn = asynchronous and batches is self.in_flight.turns
+        queued = self.in_flight.backlog.launched(began, seconds) if in_turn else None
+        batch = InFlightBatch(calls, runs, launched, began, handed, began + seconds, device, rows, queued)
         (batches if asynchronous else self.in_flight.over).append(batch)
         for call, outputs in zip(calls, launched.outputs if asynchronous else (), strict=False):
             early = self.follows(call) and call not in self.deferred
@@ -323,8 +335,9 @@ class CallScheduler:
         events: list[Done | Forwarded] = []
         results = batch.launched.results()
         took = max([result.busy for result in results])
-        self._times.note(batch.calls[0].node, took)
-        self._times.note(self._nodes[batch.calls[0].node].index, took / len(results))
+        if batch.queued is not None:
+            took = min(took, self.in_flight.backlog.over(batch.queued, self._clock()))
+        self.times.note(batch.calls[0].node, batch.rows, len(results), took)
         if isinstance(batch.launched, LaunchedChain):
             events += batch.launched.forwarded
         elif self._watch.on:
@@ -376,6 +389,12 @@ def _ripe(soon: Collection[str], place: str, key: BatchKey, calls: Iterable[Call
 
 def _in_turn(key: BatchKey, _: Iterable[Call]) -> bool:
     return key.place in ("turn", "play")
+
+
+def _in_turn_and_short(times: CallTimes, key: BatchKey, calls: Iterable[Call]) -> bool:
+    """True for calls that go before others in turn."""
+    short = 0 < times.of_each(key.operator) < SHORT_SECONDS
+    return short and key.place == "turn" and not any(call.states for call in calls)
 
 
 def _plays(key: BatchKey, _: Iterable[Call]) -> bool:

@@ -9,6 +9,7 @@ import torch
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
+from walkgraph.engine.pacing.backlog import Backlog, Queued
 from walkgraph.errors import ErrorInfo
 
 
@@ -63,6 +64,11 @@ class Launched:
         if self._mark is not None:
             self._mark.synchronize()
 
+    @property
+    def mark(self) -> Mark | None:
+        """Its end; None if it is done already."""
+        return self._mark
+
     def fence(self) -> None:
         """Make later work on the current stream wait for the batch."""
         if self._mark is not None:
@@ -80,12 +86,17 @@ class InFlightBatch(NamedTuple):
     due: float
     """When it is probably over; `began` if such batches were never measured."""
     device: torch.device
+    rows: int = 1
+    queued: Queued | None = None
+    """Its place in the device's backlog, if it is launched in turn with the steps of loops."""
 
 
 class InFlightBatches:
     """Batches in turn with the steps of loops, and batches beside them, each in the order of their launches."""
 
-    def __init__(self) -> None:
+    def __init__(self, backlog: Backlog | None = None) -> None:
+        self.backlog = backlog or Backlog()
+        """What the device still has to do of the batches in turn, and of loops."""
         self.turns: deque[InFlightBatch] = deque()
         self.beside: deque[InFlightBatch] = deque()
         self.threaded: deque[InFlightBatch] = deque()
@@ -118,10 +129,17 @@ class InFlightBatches:
         for batch in self._oldest(turns=turns):
             batch.launched.wait()
 
+    def mark(self, *, turns: bool) -> Mark | None:
+        """The end of the oldest batch; None if there is none."""
+        return next((batch.launched.mark for batch in self._oldest(turns=turns)), None)
+
     def left(self, now: float, *, turns: bool) -> float:
         """Seconds that the device probably still takes for this batch; not positive if it is over, or such batches were
         never measured."""
-        return max((batch.due - now for batch in self._oldest(turns=turns) if not batch.launched.ready), default=0.0)
+        for batch in self._oldest(turns=turns):
+            if not batch.launched.ready:
+                return batch.due - now if batch.queued is None else self.backlog.left(now, batch.queued)
+        return 0.0
 
     def _oldest(self, *, turns: bool) -> list[InFlightBatch]:
         batches = self.turns if turns else self.beside

@@ -54,10 +54,12 @@ class Threads:
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
+        self._watched: Mark | None = None
 
     @cached_property
     def wakes(self) -> int:
-        """The descriptor of a file that is readable from the end of a thread's work until `heard`."""
+        """The descriptor of a file that is readable from the end of a thread's work until `heard`; also from the time
+        that a mark is reached which is watched."""
         found = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, found)
         return found
@@ -66,6 +68,17 @@ class Threads:
         wakes, future = self.wakes, _THREADS.submit(_timed, work)
         future.add_done_callback(lambda _: os.eventfd_write(wakes, 1))
         return ThreadedWork(future, self._outside)
+
+    def watch(self, mark: Mark) -> None:
+        """Let a thread wait for a mark, and for all that were watched before."""
+        if mark is self._watched:
+            return
+        self._watched, wakes = mark, self.wakes
+        self._watching.submit(mark.synchronize).add_done_callback(lambda _: os.eventfd_write(wakes, 1))
+
+    @cached_property
+    def _watching(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "marks")
 
     def heard(self) -> None:
         """Look for what has ended after this, not before."""

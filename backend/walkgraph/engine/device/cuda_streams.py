@@ -130,6 +130,42 @@ class HostCopies:
         return self._marks(self.device, self._back)
 
 
+class SettledCopies:
+    """Copies to the host of values that are complete, and that nothing launched so far writes. They don't wait for what
+    is queued on the device; later work waits for them."""
+
+    def __init__(self, device: torch.device, marks: "Marks | None" = None) -> None:
+        """`marks`: makes its marks."""
+        self.device, self._marks = device, marks or _marked
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._nbytes = 0
+        """Of copies since the last mark."""
+
+    def to_host(self, value: Tensor, dtype: str | None = None) -> Tensor:
+        """Copy a tensor to pinned memory, or elsewhere on a CPU; the copy is complete at the next `mark`. `dtype`: that
+        of the copy, if they are floats."""
+        if self._stream is None:
+            return value.clone()
+        with torch.cuda.stream(self._stream):
+            value = _in_dtype(value, dtype)
+            target = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+            target.copy_(value, non_blocking=True)
+        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        self._nbytes += target.nbytes
+        return target
+
+    def mark(self) -> Mark | None:
+        """Mark the end of all copies so far; None if they are done, as few bytes are when this returns: a later look at
+        a mark would take longer."""
+        nbytes, self._nbytes = self._nbytes, 0
+        if self._stream is None or not nbytes:
+            return None
+        if nbytes <= _SMALL:
+            self._stream.synchronize()
+            return None
+        return self._marks(self.device, self._stream)
+
+
 class SideStream:
     """A stream beside the current one. Neither waits for the other, unless work here reads tensors from there."""
 

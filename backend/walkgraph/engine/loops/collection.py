@@ -72,7 +72,7 @@ class Collector:
         told = {key: values[key].tolist() if key in values else None for key in group.slots.told}
         given = {key: self._device.apart(value) for key, value in values.items()} if group.slots.gives else {}
         busy, finished = timing.busy, timing.finished
-        group.note(len(flight.batch.runs), busy / len(stops))
+        group.note(len(flight.batch.runs), (flight.took or busy) / len(stops))
         if self._watch.on:
             self._events.append(stepped(flight.batch, flight.launched.uses, len(stops), timing))
         # By row instead of by iteration.

@@ -17,7 +17,7 @@ from torch import Tensor
 from walkgraph.engine.calls.readback import WalkUse
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.clocks import Stopwatch
-from walkgraph.engine.device.cuda_streams import HostCopies, listed
+from walkgraph.engine.device.cuda_streams import SettledCopies, listed
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.pool import Pool
@@ -302,7 +302,7 @@ class LoopDevice:
         """`loaded`: gives the operator and device of a node. `host_ports`: as in `LoopSlots`."""
         self._bodies, self._states, self._failures, self._watch = Bodies(states, loaded), states, failures, watch
         self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
-        self._contexts, self._lines = ContextBudget(), cache(partial(HostCopies, marks=watch.mark))
+        self._contexts, self._copies = ContextBudget(), cache(partial(SettledCopies, marks=watch.mark))
         self._clock = clock
         self._on_gpu = False
 
@@ -316,7 +316,7 @@ class LoopDevice:
         outputs = tuple((out.key, (out.use, out.port)) for out in call.spec.outputs if out.kind != "last")
         with torch.inference_mode():
             tables = SlotTables(made.body, made.pools, slots, made.device)
-            entry = LoopSlots(tables, self._states, self._host_ports, self._lines, gives=bool(outputs))
+            entry = LoopSlots(tables, self._states, self._host_ports, self._copies, gives=bool(outputs))
             capturer = self._capturer(made.device)
             graphs = LoopGraphs(
                 Program(tables), outputs, capturer, self._contexts, entry.forms, self._watch, self._clock

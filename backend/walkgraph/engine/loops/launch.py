@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
 from walkgraph.engine.loops.loop_turns import LoopTurns
 from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
+from walkgraph.engine.pacing.backlog import Backlog, Queued
 from walkgraph.wire.fault_points import FaultPoints
 
 DEPTH = 2
@@ -36,9 +38,11 @@ class InFlight:
     taken: float
     began: float
     handed: float
-    """When the host had launched it. This and `taken` are 0 while the watch is off."""
-    seconds: float
-    """That it probably takes the device; 0 if such launches were never measured."""
+    """When the host had launched it; 0 while the watch is off, unless it was done at once. `taken` is 0 then."""
+    queued: Queued | None
+    """Its place in the device's backlog; None if it was done at once."""
+    took: float = 0.0
+    """Seconds since the device could begin it, once it is taken; 0 if it was done at once."""
 
     @property
     def over(self) -> bool:
@@ -58,7 +62,9 @@ class Launcher:
         watch: Watch,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
+        self._backlog = backlog or Backlog()
         self._admission, self._groups, self._watch, self._clock = admission, groups, watch, clock
         self._turns = turns
         self._faults = faults
@@ -87,6 +93,8 @@ class Launcher:
         flight = self._in_flight.popleft()
         flight.group.in_flight -= 1
         flight.wait()
+        if flight.queued is not None:
+            flight.took = self._backlog.over(flight.queued, self._clock())
         return flight
 
     def settle(self) -> None:
@@ -107,12 +115,17 @@ class Launcher:
         launches were never measured."""
         if not self._in_flight or self._in_flight[0].over:
             return 0.0
-        return self._in_flight[0].began + self._in_flight[0].seconds - self._clock()
+        return self._backlog.left(self._clock(), self._in_flight[0].queued)
 
     @property
     def spans(self) -> bool:
         """True if a launch in flight may wait for peers."""
         return any(flight.group.spans for flight in self._in_flight)
+
+    @property
+    def mark(self) -> Mark | None:
+        """The end of the oldest launch in flight; None if nothing is in flight."""
+        return self._in_flight[0].launched.mark if self._in_flight else None
 
     @property
     def since(self) -> float | None:
@@ -141,8 +154,10 @@ class Launcher:
             self._admission.peers.launching(runs[0].call, runs[0].launched)
         began = self._clock()
         launched = graphs.replay(ready)
-        handed = self._clock() if self._watch.on else 0.0
-        return InFlight(group, batch, launched, taken, began, handed, iterations * group.seconds_of(len(runs)))
+        handed = self._clock() if self._watch.on or launched.mark is None else 0.0
+        seconds = iterations * group.seconds_of(len(runs))
+        queued = None if launched.mark is None else self._backlog.launched(began, seconds)
+        return InFlight(group, batch, launched, taken, began, handed, queued)
 
 
 def _reach(faults: FaultPoints) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import CallFailed, Outputs, StateKey
 from walkgraph.engine.calls.readback import WalkUse
-from walkgraph.engine.device.cuda_streams import HostCopies
+from walkgraph.engine.device.cuda_streams import SettledCopies
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
@@ -52,7 +52,7 @@ class LoopSlots:
         tables: SlotTables,
         states: StateTable,
         host_ports: Callable[[WalkUse], Collection[str]],
-        lines: Callable[[torch.device], HostCopies],
+        copies: Callable[[torch.device], SettledCopies],
         *,
         gives: bool,
     ) -> None:
@@ -65,7 +65,7 @@ class LoopSlots:
         self.sent_bytes: Sequence[int]
         self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
         self._tables, self._body, self._states = tables, tables.body, states
-        self._host_ports, self._lines = host_ports, lines
+        self._host_ports, self._copies = host_ports, copies
 
     @torch.inference_mode()
     def enter(self, run: LoopRun, slot: int) -> Entered:
@@ -124,15 +124,16 @@ class LoopSlots:
     @torch.inference_mode()
     def end(self, run: LoopRun) -> tuple[Outputs, Mark | None]:
         call, form = run.call, run.forms.at(run.done - 1)
-        lines, moved = self._lines(self._tables.device), False
+        # The launch with the last iteration is over, and later ones don't write this slot before it is filled again.
+        copies = self._copies(self._tables.device)
         outputs: Outputs = {}
         for out in call.spec.outputs:
             if out.kind == "last" and form.gives((out.use, out.port)):
                 value = self._tables.value((out.use, out.port), run.slot)
-                moved |= out.port in self._host_ports((call.walk, call.spec.uses[out.use].name))
-                outputs[out.key] = lines.to_host(value, call.sent_as.get(out.key)) if moved else value
+                moved = out.port in self._host_ports((call.walk, call.spec.uses[out.use].name))
+                outputs[out.key] = copies.to_host(value, call.sent_as.get(out.key)) if moved else value.clone()
         self._give_back(run, over=True)
-        return outputs, lines.mark() if moved else None
+        return outputs, copies.mark()
 
     def forms(self, call: LoopCall) -> Forms:
         """The form of every iteration: which uses are called, and which outputs and channels are wanted."""

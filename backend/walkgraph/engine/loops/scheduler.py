@@ -13,6 +13,7 @@ from walkgraph.engine.loops.loop_runs import LoopDeviceLike, LoopDone, LoopKey, 
 from walkgraph.engine.loops.loop_turns import LoopTurns
 from walkgraph.engine.loops.slot_admission import BatchGroups, NoPeers, SlotAdmission
 from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
+from walkgraph.engine.pacing.backlog import Backlog
 from walkgraph.engine.pacing.playback import Playbacks
 from walkgraph.ids import Rank
 from walkgraph.wire.fault_points import FaultPoints
@@ -30,14 +31,16 @@ class LoopScheduler:
         here: Callable[[str], bool] = lambda run: True,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         """`playbacks`: those of this rank's runs; calls are noted there too. `watch`: while it is on, each launch is
-        reported as `Stepped`. `here`: true if the states of a run are in device memory."""
+        reported as `Stepped`. `here`: true if the states of a run are in device memory. `backlog`: that of the device's
+        launches, of loops and calls."""
         events: list[Items | LoopDone | Stepped] = []
         self.groups, self.playbacks = BatchGroups(device), playbacks
         self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock, playbacks=self.playbacks)
         self.turns = LoopTurns(self.groups, self.playbacks, clock)
-        self.launcher = Launcher(self.admission, self.groups, self.turns, watch, clock, faults)
+        self.launcher = Launcher(self.admission, self.groups, self.turns, watch, clock, faults, backlog)
         self.collector = Collector(device, self.admission, self.launcher, events, watch, clock, self.playbacks)
 
     def connect_peers(self, peers: NoPeers) -> None:

@@ -186,8 +186,8 @@ class SlotTables:
         self._coming.clear()
 
     def value(self, place: Place, slot: int) -> Tensor:
-        """A copy of the last value of one of the body's `last` outputs."""
-        return self.cells[self.layout.readers[place]][slot].clone()
+        """The last value of one of the body's `last` outputs, in its cell."""
+        return self.cells[self.layout.readers[place]][slot]
 
     def cells_of(self, slot: int) -> dict[Place, Tensor]:
         """Copies of all values that later iterations read, for the `Entry` of another slot."""

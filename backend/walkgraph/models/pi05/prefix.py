@@ -37,9 +37,9 @@ from walkgraph.layers.norm.rms_norm import rms_norm
 from walkgraph.models.pi05.layers import GemmaNorm, PrefixLayer
 from walkgraph.models.pi05.model import Pi05
 
-SIZES = (128, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
-"""Rows of a graph, summed over its runs: whole tiles of products. Beyond these sizes running takes longer than
-launching."""
+SIZES = (128, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096)
+"""Rows of a graph, summed over its runs: whole tiles of products, up to the most rows of a batch. To launch a forward
+part by part takes the host about as long as the device, and meanwhile it launches nothing else."""
 MOST = 16
 """The most runs of a graph."""
 
@@ -172,9 +172,13 @@ class Prefixes:
         return True
 
     def _launched(self, x: Tensor, to: CausalRows) -> None:
-        bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32).to(x.device)
+        # From pinned memory, so the copies don't wait for the work before them.
+        bounds = torch.tensor([0, *accumulate(to.counts)], dtype=torch.int32, pin_memory=x.is_cuda)
+        places = torch.from_numpy(_positions(to))
+        places = places.pin_memory() if x.is_cuda else places
+        bounds, places = (part.to(x.device, non_blocking=True) for part in (bounds, places))
         packed = PackedPrefixes(to, to.slots, bounds, max(to.counts), self._rows.shape.heads)
-        self._rows.read(x, torch.from_numpy(_positions(to)).to(x.device), packed)
+        self._rows.read(x, places, packed)
 
 
 def _positions(to: CausalRows) -> Numbers:
