@@ -136,7 +136,7 @@ class Packed:
         ]
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
+        return self._blocks.paged(q, self.k[layer], self.v[layer], self.slots)
 
 
 def pool_of(model: Pi05, count: int, tokens: int) -> Pool:

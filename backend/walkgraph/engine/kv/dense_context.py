@@ -159,7 +159,7 @@ def _attention(batch: int, queries: int, shape: CacheShape, device: torch.device
         from walkgraph.layers.kernels.narrow_attention import unfit
 
         if unfit(shape.dtype, shape.head_dim, device) is None:
-            return _Narrow(batch, device)
+            return _Narrow(batch, queries, device)
     if flashinfer_dense.unfit(shape, device) is None:
         return flashinfer_dense.Ragged(batch, queries, shape, device)
     return _RowByRow(queries)
@@ -178,18 +178,17 @@ class _Attention(Protocol):
 class _Narrow:
     """Attends blocks of few tokens, with kernels that read the bounds on the device."""
 
-    def __init__(self, batch: int, device: torch.device) -> None:
-        from walkgraph.layers.kernels.narrow_attention import narrow_attention
+    def __init__(self, batch: int, queries: int, device: torch.device) -> None:
+        from walkgraph.layers.attention.narrow_blocks import NarrowBlocks
 
-        self._attend = narrow_attention
-        self._bounds = torch.zeros(batch, 2, dtype=torch.int32, device=device)
+        self._blocks = NarrowBlocks(batch, queries, device)
 
     def place(self, bounds: Sequence[int]) -> None:
         host = torch.tensor(bounds, dtype=torch.int32, pin_memory=True)
-        self._bounds.copy_(host.view_as(self._bounds), non_blocking=True)
+        self._blocks.spans.copy_(host.view_as(self._blocks.spans), non_blocking=True)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self._attend(q, k, v, self._bounds)
+        return self._blocks(q, k, v)
 
 
 class _RowByRow:

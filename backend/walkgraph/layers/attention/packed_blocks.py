@@ -1,7 +1,7 @@
 """Attention within consecutive blocks of rows. The blocks' bounds are tensors on the device, so one captured graph
 serves blocks of any lengths.
 
-Shape letters: R rows, M blocks, H query heads, G key/value heads, D head dim.
+Shape letters: R rows, M blocks, H query heads, G key/value heads, D head dim, S slots of a cache.
 """
 
 import torch
@@ -34,6 +34,16 @@ class PackedBlocks:
         if k.shape[1] < self._heads:
             k, v = (part.repeat_interleave(self._heads // k.shape[1], 1) for part in (k, v))
         return _flash(q, k, v, self._bounds, self._bounds, self._most, self._most)
+
+    def paged(self, q: Tensor, slot_k: Tensor, slot_v: Tensor, slots: Tensor) -> Tensor:
+        """As a call, with keys and values in a paged cache, slot_k and slot_v `[S, G, D]`. slots int64 `[R]`, of each
+        row: each 16 rows of a block have the slots of a page, in order."""
+        if q.is_cuda:
+            from walkgraph.layers.kernels.folded_attention import attend_pages, fits
+
+            if fits(q, slot_k, slot_v, len(self._bounds) - 1):
+                return attend_pages(q, slot_k, slot_v, self._bounds, slots)
+        return self(q, *(cache.index_select(0, slots) for cache in (slot_k, slot_v)))
 
     def _short(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
         """True where our kernel serves the blocks: the library's takes twice as long for few rows."""

@@ -122,12 +122,13 @@ class PackedPrefixes:
     """`Seen` for prefixes that begin their sequences."""
 
     def __init__(self, to: CausalRows, slots: Tensor, bounds: Tensor, most: int, heads: int) -> None:
-        """slots int64 `[R]` for keys and values; bounds int32 `[M + 1]` of each run's rows, at most `most` per run."""
+        """slots int64 `[R]` for keys and values, in each run's pages from their beginning; bounds int32 `[M + 1]` of
+        each run's rows, at most `most` per run."""
         self.k, self.v, self.slots = to.k, to.v, slots
         self._blocks = PackedBlocks(bounds, most, heads)
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        return self._blocks(q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
+        return self._blocks.paged(q, self.k[layer], self.v[layer], self.slots)
 
 
 class PrefixForm(PromptForm):
