@@ -9,6 +9,7 @@ from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, 
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
+_LEVELS = "pixels: int[h, w, 3]"
 _ROBOT = Param(
     type="string",
     default="",
@@ -24,7 +25,10 @@ COMPONENTS: tuple[Component, ...] = (
         "Decodes a camera picture and fits it into the model's square with black borders. No input, no output.",
         category="Picture",
         inputs=(port("image", "image: bytes", optional=True),),
-        outputs=(port("pixels", PIXELS, optional=True, description="RGB in [-1, 1]"),),
+        outputs=(
+            port("pixels", PIXELS, optional=True, description="RGB in [-1, 1]"),
+            port("levels", _LEVELS, optional=True, description="the same as RGB of 0 to 255, a quarter of the bytes"),
+        ),
         host=True,
     ),
     _component(
@@ -47,7 +51,10 @@ COMPONENTS: tuple[Component, ...] = (
         "pi05.vision",
         "Encodes one camera picture: 224 by 224 pixels give 256 embeddings at the published size. No input, no output.",
         category="Picture",
-        inputs=(port("pixels", PIXELS, optional=True, description="padded to a square, in [-1, 1]"),),
+        inputs=(
+            port("pixels", PIXELS, optional=True, description="padded to a square, in [-1, 1]"),
+            port("levels", _LEVELS, optional=True, description="the same as RGB of 0 to 255; it goes before `pixels`"),
+        ),
         outputs=(port("embeddings", _CAMERA, optional=True),),
     ),
     _component(

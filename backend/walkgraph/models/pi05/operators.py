@@ -1,11 +1,12 @@
 """pi0.5's operators: cameras and prompt, the prefix made of them, and the flow that draws actions after it."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -37,6 +38,10 @@ _TABLES = 4
 """The most step counts whose tables are kept."""
 
 
+_FORMS: Mapping[str, Callable[[Tensor], Tensor]] = {"pixels": normalise, "levels": lambda levels: levels}
+"""The forms of a camera's picture, each made of levels."""
+
+
 class Camera(Operator):
     """Scaled to fit, keeping its aspect ratio, and centred in a black square; a picture of that size stays
     unchanged."""
@@ -56,11 +61,13 @@ class Camera(Operator):
     def _seen(self, call: Call) -> Outputs:
         if call.inputs.get("image") is None:
             return {}
-        levels = levels_of(call, lambda width, height: width == height == self._side)
-        return {"pixels": self._fitted(decode(call)) if levels is None else normalise(torch.from_numpy(levels))}
+        found = levels_of(call, lambda width, height: width == height == self._side)
+        levels = torch.from_numpy(self._fitted(decode(call)) if found is None else found)
+        # Where only levels are read, the thread is done: each further operation hands the interpreter lock around.
+        return {port: made(levels) for port, made in _FORMS.items() if call.read is None or port in call.read}
 
-    def _fitted(self, picture: Image.Image) -> Tensor:
-        """float32 `[3, side, side]` in [-1, 1]."""
+    def _fitted(self, picture: Image.Image) -> NDArray[np.uint8]:
+        """uint8 `[side, side, 3]`"""
         side, (width, height) = self._side, picture.size
         if (width, height) != (side, side):
             ratio = max(width, height) / side
@@ -68,7 +75,7 @@ class Camera(Operator):
             small = picture.resize(size, Image.Resampling.BILINEAR)
             picture = Image.new("RGB", (side, side))
             picture.paste(small, ((side - size[0]) // 2, (side - size[1]) // 2))
-        return normalise(torch.from_numpy(np.array(picture)))
+        return np.array(picture)
 
 
 class Prompt(Operator):
@@ -107,9 +114,14 @@ class Prompt(Operator):
 
 
 class Vision(Operator):
+    """A picture comes as `levels` or as `pixels`: the device makes one of the other."""
+
     def __init__(self, model: Pi05) -> None:
-        self._model = model
-        self._pixels = Row((3, model.config.picture, model.config.picture), torch.float32)
+        self._model, side = model, model.config.picture
+        self._rows = {
+            "levels": Row((side, side, 3), torch.uint8),
+            "pixels": Row((3, side, side), torch.float32),
+        }
         self._embeddings = Row((model.config.patches, model.config.prefix.width), model.projector.weight.dtype)
 
     @classmethod
@@ -117,40 +129,53 @@ class Vision(Operator):
         return cls(_pi05(context))
 
     def bucket(self, call: Call) -> Hashable:
-        return call.inputs.get("pixels") is None
+        return _given(call.inputs)
 
     def rows(self, call: Call) -> int:
         return self._model.config.patches
 
     def examples(self) -> Sequence[Example]:
-        return (Example(inputs={"pixels": torch.zeros(self._pixels.shape)}),)
+        return [Example(inputs=inputs) for inputs in self.step_examples()]
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
-        pixels = call.inputs.get("pixels")
-        return None if pixels is None or pixels.shape != self._pixels.shape else {"pixels": pixels}
+        port = _given(call.inputs)
+        return None if port is None or not self._fits(port, call.inputs[port]) else {port: call.inputs[port]}
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        pixels = inputs.get("pixels")
-        if not isinstance(pixels, Tensor) or pixels.shape != self._pixels.shape:
+        port = _given(inputs)
+        if port is None or not self._fits(port, inputs[port]):
             return None
         return StepSpec(
-            inputs={"pixels": self._pixels}, outputs={"embeddings": self._embeddings}, sizes=_BATCHES, pure=True
+            inputs={port: self._rows[port]}, outputs={"embeddings": self._embeddings}, sizes=_BATCHES, pure=True
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        return ({"pixels": torch.zeros(self._pixels.shape)},)
+        return [{port: torch.zeros(row.shape, dtype=row.dtype)} for port, row in self._rows.items()]
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        return StepOutputs({"embeddings": self._model.see(batch.inputs["pixels"])})
+        ((port, pictures),) = batch.inputs.items()
+        return StepOutputs({"embeddings": self._see(port, pictures)})
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        if calls[0].inputs.get("pixels") is None:
+        port = _given(calls[0].inputs)
+        if port is None:
             return [{} for _ in calls]
         for call in calls:
-            if call.inputs["pixels"].shape != self._pixels.shape:
-                wanted, got = list(self._pixels.shape), list(call.inputs["pixels"].shape)
-                raise CallFailed(f"`{call.node}.pixels` takes {wanted}, and got {got}", "pixels")
-        return [{"embeddings": one} for one in self._model.see(torch.stack([c.inputs["pixels"] for c in calls]))]
+            value = call.inputs[port]
+            if not self._fits(port, value):
+                wanted, got = list(self._rows[port].shape), list(value.shape)
+                of = "bytes" if port == "levels" else "floats"
+                raise CallFailed(f"`{call.node}.{port}` takes {of} {wanted}, and got {value.dtype} {got}", port)
+        pictures = torch.stack([call.inputs[port] for call in calls])
+        return [{"embeddings": one} for one in self._see(port, pictures)]
+
+    def _fits(self, port: str, value: Any) -> bool:
+        shape, dtype = self._rows[port]
+        alike = isinstance(value, Tensor) and value.shape == shape
+        return alike and (value.is_floating_point() if dtype.is_floating_point else value.dtype == dtype)
+
+    def _see(self, port: str, pictures: Tensor) -> Tensor:
+        return self._model.see(normalise(pictures).contiguous() if port == "levels" else pictures)
 
 
 class Prefill(Operator):
@@ -353,6 +378,11 @@ class Unnormalise(Operator):
         """float32 `[t, b]`"""
         actions: Tensor = call.inputs["actions"][:, : int(call.params["width"])]
         return torch.from_numpy(self._scaling.outside(actions.double().numpy())).float()
+
+
+def _given(inputs: Mapping[str, Any]) -> str | None:
+    """The port at which a picture came; None if there is no picture."""
+    return next((port for port in ("levels", "pixels") if inputs.get(port) is not None), None)
 
 
 def _noise(call: Call, *, pinned: bool = False) -> Tensor:

@@ -26,6 +26,7 @@ from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.errors import NotFound
+from walkgraph.layers.pictures.patches import normalise
 from walkgraph.models.pi05.expert import ExpertRows
 from walkgraph.models.pi05.model import Pi05
 from walkgraph.models.pi05.operators import (
@@ -260,6 +261,35 @@ def test_cameras_are_seen_together_as_alone(engine: Engine, model: Pi05) -> None
         torch.testing.assert_close(step.ports["embeddings"][index], alone["embeddings"], **CLOSE)
 
 
+def test_levels_are_seen_as_the_pixels_made_of_them(engine: Engine, model: Pi05) -> None:
+    side = CONFIG.picture
+    levels = torch.from_numpy(np.random.default_rng(2).integers(0, 256, (2, side, side, 3), dtype=np.uint8))
+    pixels = [normalise(one).contiguous() for one in levels]
+    wanted = outputs(engine, *(call("vision", {"pixels": one}, run=str(i)) for i, one in enumerate(pixels)))
+    found = outputs(engine, *(call("vision", {"levels": one}, run=str(i)) for i, one in enumerate(levels)))
+    step = Vision(model).step(
+        StepBatch(
+            rows=torch.arange(2, dtype=torch.int32),
+            inputs={"levels": levels},
+            params={},
+            seed=torch.zeros(2, dtype=torch.int64),
+            iteration=torch.zeros(2, dtype=torch.int64),
+        )
+    )
+    for index, one in enumerate(wanted):
+        assert torch.equal(found[index]["embeddings"], one["embeddings"])
+        assert torch.equal(step.ports["embeddings"][index], one["embeddings"])
+
+
+def test_pictures_of_one_form_share_captured_steps(model: Pi05) -> None:
+    vision, (levels, pixels) = Vision(model), Vision(model).step_examples()
+    keys = [spec.key for given in (levels, pixels) if (spec := vision.step_spec(given, {})) is not None]
+    assert len(set(keys)) == 2
+    assert vision.step_inputs(call("vision", {**levels, **pixels})) == levels
+    assert vision.step_inputs(call("vision", {"levels": levels["levels"].long()})) is None
+    assert vision.step_spec({}, {}) is None
+
+
 def test_what_is_absent_is_not_seen(engine: Engine) -> None:
     assert outputs(engine, call("vision", {}, run="nobody")) == [{}]
     assert single(Camera.load(context()), call("c", {})) == {}
@@ -277,6 +307,8 @@ def test_noise_follows_from_the_seed(engine: Engine) -> None:
     ("node", "inputs", "says"),
     [
         ("vision", {"pixels": torch.zeros(3, 8, 8)}, "takes"),
+        ("vision", {"levels": torch.zeros(8, 8, 3, dtype=torch.uint8)}, "takes"),
+        ("vision", {"levels": torch.zeros(CONFIG.picture, CONFIG.picture, 3, dtype=torch.int64)}, "takes bytes"),
         ("prefix", {"ids": torch.tensor([1, 259])}, "vocabulary"),
         ("prefix", {"ids": torch.zeros(0, dtype=torch.int64)}, "at least one"),
         ("prefix", {"ids": torch.tensor([1]), "base": torch.zeros(4, 7)}, "takes"),
@@ -303,6 +335,19 @@ def fitted(levels: np.ndarray) -> Tensor:
 def test_a_picture_of_the_models_size_stays_as_it_is() -> None:
     levels = np.random.default_rng(1).integers(0, 256, (CONFIG.picture, CONFIG.picture, 3), dtype=np.uint8)
     assert torch.equal(fitted(levels), torch.from_numpy(levels).movedim(2, 0) / 255 * 2 - 1)
+
+
+def test_a_camera_gives_the_forms_that_are_read() -> None:
+    picture, buffer = np.random.default_rng(1).integers(0, 256, (48, 48, 3), dtype=np.uint8), io.BytesIO()
+    Image.fromarray(picture).save(buffer, "JPEG")
+    camera, one = Camera.load(context()), call("c", {"image": buffer.getvalue()})
+    both = single(camera, one)
+    assert torch.equal(normalise(both["levels"]), both["pixels"])
+    for port, value in both.items():
+        one.read = frozenset({port})
+        (found,) = single(camera, one).items()
+        assert found[0] == port
+        assert torch.equal(found[1], value)
 
 
 @pytest.mark.parametrize(("height", "width", "rows", "columns"), [(48, 96, 16, 32), (90, 30, 32, 10), (16, 12, 32, 24)])
