@@ -123,8 +123,9 @@ def test_a_prompt_that_was_read_before_is_not_read_again() -> None:
         for run in RUNS:
             here.drop(run)
     assert here.pools.prefix_stats().saved == 128 + 16 + 288 + 48
+    # Other batches round other numbers, single ones by more than a step of their 16 bits.
     for first, second in zip(*rounds, strict=True):
-        torch.testing.assert_close(first, second, rtol=0.02, atol=0.02)
+        assert float((first - second).norm()) < 0.02 * float(first.norm())
     here.states.audit()
 
 
