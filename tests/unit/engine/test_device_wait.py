@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, plan_of
-from walkgraph.engine.calls.call_scheduler import SHORT_SECONDS
+from walkgraph.engine.calls import call_scheduler
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched
 from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.outside import FIRSTHAND
-from walkgraph.engine.device_wait import LOOK_SECONDS, SURE_SECONDS, WATCH_SECONDS, DeviceWait
+from walkgraph.engine.device_wait import LOOK_SECONDS, SHORT_SECONDS, SURE_SECONDS, WATCH_SECONDS, DeviceWait
 from walkgraph.models.synthetic import operators as synthetic
 
 CPU = torch.device("cpu")
@@ -35,7 +35,9 @@ class Waiting:
         self.clock, self.waited, self.heard = Clock(), list[str](), list[float]()
         self.in_flight, self.over, self.comes = InFlightBatches(), False, False
         self.in_flight.turns.append(self.batch("turns", seconds))
-        self.launcher = SimpleNamespace(since=0.5 if loops_first else 1.5, left=lambda: SURE_SECONDS / 2, mark=self)
+        self.launcher = SimpleNamespace(
+            since=0.5 if loops_first else 1.5, left=lambda: SURE_SECONDS / 2, oldest=(SURE_SECONDS / 2, self)
+        )
         self.waits_for_peers, self.threads = False, Threads(FIRSTHAND)
 
     def batch(self, name: str, seconds: float) -> InFlightBatch:
@@ -80,13 +82,15 @@ def test_messages_are_waited_for_while_the_device_surely_works() -> None:
     assert max(waiting.heard) <= LOOK_SECONDS
 
 
-@pytest.mark.parametrize("why", ["late", "slowed"])
+@pytest.mark.parametrize("why", ["unknown", "late", "slowed", "short"])
 def test_a_device_whose_end_is_unsure_is_waited_for_with_messages(why: str) -> None:
-    waiting = Waiting(seconds=0.0 if why == "late" else SURE_SECONDS / 2)
-    if why == "slowed":
+    seconds = {"unknown": 0.0, "short": SHORT_SECONDS / 2}.get(why, 2 * SHORT_SECONDS)
+    waiting = Waiting(seconds=seconds)
+    waiting.clock.now += seconds + (1 if why in ("unknown", "late") else -SURE_SECONDS / 2)
+    if why in ("slowed", "short"):
         waiting.in_flight.beside.append(waiting.batch("beside", 1.0))
     assert not waiting.wait()
-    assert waiting.heard == [WATCH_SECONDS]
+    assert waiting.heard == ([] if why == "short" else [WATCH_SECONDS])
 
 
 def test_an_engine_that_hears_nothing_waits_for_its_device() -> None:
@@ -104,8 +108,8 @@ def test_short_calls_go_first_unless_they_have_states(states: dict[str, str], mo
     monkeypatch.setattr(synthetic, "SlowForTest", Slow, raising=False)
     kinds = {"long": "SlowForTest", "short": "Noop"}
     engine = engine_of(plan_of({name: (f"{synthetic.__name__}:{kind}", {}) for name, kind in kinds.items()}))
-    engine.calls.times.note("long", 1, 1, SHORT_SECONDS * 2)
-    engine.calls.times.note("short", 1, 1, SHORT_SECONDS / 2)
+    engine.calls.times.note("long", 1, 1, call_scheduler.SHORT_SECONDS * 2)
+    engine.calls.times.note("short", 1, 1, call_scheduler.SHORT_SECONDS / 2)
     token = {"token": torch.zeros(1, dtype=torch.int64)}
     engine.add(call("long", token, run="first", stop_at=9))
     engine.add(call("short", token, run="second", stop_at=9, states=states))

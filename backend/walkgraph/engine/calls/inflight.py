@@ -129,9 +129,11 @@ class InFlightBatches:
         for batch in self._oldest(turns=turns):
             batch.launched.wait()
 
-    def mark(self, *, turns: bool) -> Mark | None:
-        """The end of the oldest batch; None if there is none."""
-        return next((batch.launched.mark for batch in self._oldest(turns=turns)), None)
+    def oldest(self, *, turns: bool) -> tuple[float, Mark | None]:
+        """Seconds that the oldest batch probably takes, 0 if such batches were never measured; and its end, None if
+        there is none."""
+        found = [(batch.due - batch.began, batch.launched.mark) for batch in self._oldest(turns=turns)]
+        return found[0] if found else (0.0, None)
 
     def left(self, now: float, *, turns: bool) -> float:
         """Seconds that the device probably still takes for this batch; not positive if it is over, or such batches were
@@ -141,13 +143,13 @@ class InFlightBatches:
                 return batch.due - now if batch.queued is None else self.backlog.left(now, batch.queued)
         return 0.0
 
-    def _oldest(self, *, turns: bool) -> list[InFlightBatch]:
-        batches = self.turns if turns else self.beside
-        return [batches[0]] if batches else []
-
     def soon(self, seconds: float) -> frozenset[str]:
         """Runs for which threads make calls that usually take less than so long."""
         return frozenset(batch.calls[0].run for batch in self.threaded if 0 < batch.due - batch.began < seconds)
+
+    def _oldest(self, *, turns: bool) -> list[InFlightBatch]:
+        batches = self.turns if turns else self.beside
+        return [batches[0]] if batches else []
 
     def pop_finished(self) -> list[InFlightBatch]:
         """Remove and return the batches that are over, without waiting."""

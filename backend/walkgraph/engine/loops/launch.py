@@ -123,9 +123,13 @@ class Launcher:
         return any(flight.group.spans for flight in self._in_flight)
 
     @property
-    def mark(self) -> Mark | None:
-        """The end of the oldest launch in flight; None if nothing is in flight."""
-        return self._in_flight[0].launched.mark if self._in_flight else None
+    def oldest(self) -> tuple[float, Mark | None]:
+        """Seconds that the oldest launch in flight probably takes, 0 if such launches were never measured; and its end,
+        None if nothing is in flight."""
+        if not self._in_flight:
+            return 0.0, None
+        oldest = self._in_flight[0]
+        return oldest.queued.seconds if oldest.queued else 0.0, oldest.launched.mark
 
     @property
     def since(self) -> float | None:
