@@ -78,11 +78,11 @@ def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, res
 def test_each_step_counts_the_experts_that_it_reads(
     sharing: tuple[int, int], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = ExpertSizes(experts=40, chosen=3, hidden=16, renormed=True)
+    sizes = ExpertSizes(experts=24, chosen=3, hidden=16, renormed=True)
     blocks = Blocks(16, 16, 32, 16, 2, 2, inner_sharing=sharing[0], outer_sharing=sharing[1])
     monkeypatch.setitem(TABLE, (32, 16, False), {MOST_ROWS: blocks})
     counted, wanted = tally(torch.device(device)), list[int]()
-    for seed, rows in enumerate((1, 2, 5, 33)):
+    for seed, rows in enumerate((1, 2, 19)):
         x, router, packed, norm = case(rows, 32, sizes, device, seed=seed)
         logits = (F.rms_norm(x.double(), norm.shape, norm.double(), EPS) @ router.double().T).float()
         alike = sparse_step(x, logits, packed, sizes, norm, EPS)
@@ -90,7 +90,7 @@ def test_each_step_counts_the_experts_that_it_reads(
         chosen = np.argsort(-logits.cpu().numpy(), axis=1, kind="stable")[:, : sizes.chosen]
         wanted.append(len(np.unique(chosen)))
     assert wanted[0] == 3 < wanted[-1]
-    assert counted.tolist() == [4, sum(wanted), max(wanted)]
+    assert counted.tolist() == [3, sum(wanted), max(wanted)]
 
 
 @pytest.mark.parametrize("rows", [3, 19])

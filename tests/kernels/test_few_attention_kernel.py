@@ -21,9 +21,11 @@ torch.set_num_threads(1)
         # Tiles that the last rows of a sequence don't fill; a block that ends among the new rows.
         ([18, 3], [60, 129], 3, (6, 2, 64), 16),
         ([16], [300], 0, (1, 1, 128), 16),
-        # One program for all keys of a tile, and rows of padding; high tiles.
-        ([34, 1], [90, 40], 30, (24, 24, 64), 16),
-        ([70, 33], [5, 64], 40, (32, 16, 64), 64),
+        # High tiles.
+        ([70, 33], [5, 64], 40, (4, 2, 64), 64),
+        # One program for all keys of a tile: rows of padding count as tiles, although they have no program.
+        ([34, 1], [90, 40], 200, (6, 6, 64), 16),
+        ([70, 33], [5, 64], 2000, (4, 2, 64), 64),
     ],
 )
 def test_it_equals_the_plain_form(
