@@ -226,7 +226,7 @@ class Alone:
         return self.inner if self.name in ("out", "down") else self.x
 
     def plain(self, weight: Tensor) -> Tensor:
-        """In float32."""
+        """Computes it in float32."""
         rows = Rows(self.x.float(), self.scale, EPS)
         if self.name == "place":
             to = HeadTargets(*(part.float() for part in self.places()[:3]), self.slots)

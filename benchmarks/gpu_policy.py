@@ -137,7 +137,7 @@ def attention_error(robots: int, tuned: Tuning) -> float:
 
 
 def check_joined(robots: Sequence[int]) -> None:
-    """In a process of its own: programs that wait for each other in vain end with it."""
+    """Runs in a process of its own: programs that wait for each other in vain end with it."""
     for count in robots:
         tuned = replace(tuning(count, TOKENS, policy.HEADS, policy.DIM, present()), joined=True)
         wrong = attention_error(count, tuned)
@@ -471,7 +471,7 @@ def variants(cut: Cut | Tuning) -> list[Cut | Tuning]:
 
 
 def written(cut: Cut | Tuning) -> str:
-    """As it is written in Python, defaults left out."""
+    """Writes it as Python does, defaults left out."""
     plain = type(cut)()
     named = {name: value for name, value in asdict(cut).items() if value != getattr(plain, name)}
     return f"{type(cut).__name__}({', '.join(f'{name}={value}' for name, value in named.items())})"

@@ -58,7 +58,7 @@ class Network:
         return cls(layers, modulations, entry, frequencies, FlowStack(SIZES, layers, entry, frequencies))
 
     def plain(self, actions: Tensor, context: Context, tokens: int) -> Tensor:
-        """In float64."""
+        """Computes it in float64."""
         rows, half = len(actions), SIZES.head_dim // 2
         places = context.position + torch.arange(rows, device=CUDA)
         angles = (places[:, None].float() * self.frequencies).double()[:, None]

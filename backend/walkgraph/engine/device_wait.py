@@ -1,4 +1,4 @@
-"""How an engine waits while nothing can be launched: for the oldest launch, or for a message.
+"""An engine's waits while nothing can be launched: for the oldest launch, or for a message.
 
 the device surely works for a while ──> for messages, with looks at the device
 long work should be over, or others slow it ──> for both at once: a thread watches the device
@@ -18,7 +18,7 @@ a millisecond late."""
 LOOK_SECONDS = 0.001
 """The longest wait for a message, until the device is looked at again."""
 SHORT_SECONDS = 0.003
-"""Shorter work is waited for by itself: a thread costs about 0.1 ms, and messages wait no longer than the work."""
+"""Shorter work is waited for by itself: a thread finds its end later, and messages wait no longer than the work."""
 WATCH_SECONDS = 1.0
 """The longest wait while a thread watches the device."""
 

@@ -1,4 +1,4 @@
-"""What an engine waits for when nothing can be launched, and which calls it launches first."""
+"""An engine's waits when nothing can be launched, and the calls that it launches first."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, plan_of
+from walkgraph.abi.calls import Call
 from walkgraph.engine.calls import call_scheduler
+from walkgraph.engine.calls.call_times import CallTimes
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched
+from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.calls.threads import Threads
 from walkgraph.engine.device.outside import FIRSTHAND
 from walkgraph.engine.device_wait import LOOK_SECONDS, SHORT_SECONDS, SURE_SECONDS, WATCH_SECONDS, DeviceWait
+from walkgraph.engine.engine import Engine
 from walkgraph.models.synthetic import operators as synthetic
 
 CPU = torch.device("cpu")
@@ -100,18 +104,48 @@ def test_an_engine_that_hears_nothing_waits_for_its_device() -> None:
 
 
 class Slow(synthetic.Noop):
-    """Takes no time of the clock, and has another index than `Noop`."""
+    """An operator of its own, beside `Noop`."""
+
+
+class Measured(CallTimes):
+    """Times that the machine doesn't change: calls of `long` are not short, others are."""
+
+    def of_each(self, operator: int) -> float:
+        return call_scheduler.SHORT_SECONDS * (2 if operator == self._nodes["long"].index else 0.5)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Nodes `long` and `short`, one call a batch."""
+    monkeypatch.setattr(synthetic, "SlowForTest", Slow, raising=False)
+    kinds = {"long": "SlowForTest", "short": "Noop"}
+    plan = plan_of({name: (f"{synthetic.__name__}:{kind}", {}) for name, kind in kinds.items()})
+    engine = engine_of(plan, mix=Mix(1, 1, 1))
+    engine.calls.times = Measured(engine.calls._nodes)
+    return engine
+
+
+def passed(node: str, run: str, states: dict[str, str] | None = None) -> Call:
+    return call(node, {"token": torch.zeros(1, dtype=torch.int64)}, run=run, stop_at=9, states=states)
+
+
+def done(engine: Engine) -> list[str]:
+    """Nodes of the calls that a step has made."""
+    return [event.call.node for event in engine.step() if isinstance(event, Done)]
 
 
 @pytest.mark.parametrize("states", [{}, {"kv": "context"}])
-def test_short_calls_go_first_unless_they_have_states(states: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic, "SlowForTest", Slow, raising=False)
-    kinds = {"long": "SlowForTest", "short": "Noop"}
-    engine = engine_of(plan_of({name: (f"{synthetic.__name__}:{kind}", {}) for name, kind in kinds.items()}))
-    engine.calls.times.note("long", 1, 1, call_scheduler.SHORT_SECONDS * 2)
-    engine.calls.times.note("short", 1, 1, call_scheduler.SHORT_SECONDS / 2)
-    token = {"token": torch.zeros(1, dtype=torch.int64)}
-    engine.add(call("long", token, run="first", stop_at=9))
-    engine.add(call("short", token, run="second", stop_at=9, states=states))
-    done = [event.call.node for _ in range(4) for event in engine.step() if isinstance(event, Done)]
-    assert done == (["long", "short"] if states else ["short", "long"])
+def test_short_calls_go_first_unless_they_have_states(engine: Engine, states: dict[str, str]) -> None:
+    engine.add(passed("long", "first"))
+    engine.add(passed("short", "second", states))
+    found = [node for _ in range(4) for node in done(engine)]
+    assert found == (["long", "short"] if states else ["short", "long"])
+
+
+def test_short_calls_starve_nobody(engine: Engine) -> None:
+    engine.add(passed("long", "first"))
+    for at in range(3 * call_scheduler.PASSES):
+        engine.add(passed("short", f"r{at}"))
+    found = [node for _ in range(4 * call_scheduler.PASSES) for node in done(engine)]
+    assert len(found) == 3 * call_scheduler.PASSES + 1
+    assert found.index("long") == call_scheduler.PASSES

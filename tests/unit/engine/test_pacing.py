@@ -221,4 +221,3 @@ def test_a_backlog_knows_when_a_device_is_done_with_what_takes_as_long_as_expect
             assert backlog.over(launch, end) == pytest.approx(seconds)
         for end, _, launch in ends:
             assert backlog.left(now, launch) == pytest.approx(end - now)
-        assert backlog.left(now) == pytest.approx(free - now)

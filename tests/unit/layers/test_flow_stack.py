@@ -61,7 +61,7 @@ def test_a_cpu_runs_layer_after_layer() -> None:
 
 
 def caches(layers: int, *, apart: int) -> list[torch.Tensor]:
-    """Of 4 slots, in one tensor, every `apart` of whose layers is one."""
+    """Makes caches of 4 slots, in one tensor, every `apart` of whose layers is one."""
     return list(torch.zeros(layers * apart, 4, 1, 256, dtype=torch.bfloat16).unbind()[::apart])
 
 

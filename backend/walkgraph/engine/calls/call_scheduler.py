@@ -49,6 +49,8 @@ SOON_SECONDS = 0.003
 SHORT_SECONDS = 0.0005
 """The longest calls in turn that are launched before others, if they have no states: the others hardly wait for it, and
 the loops of their runs are ready sooner."""
+PASSES = 8
+"""The most batches of such calls in a row, so that others don't starve."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -104,12 +106,15 @@ class CallScheduler:
         device's launches, of calls and loops."""
         self._kept, self._playbacks = kept, playbacks
         self.times = CallTimes(nodes)
+        self._is_short = partial(_in_turn_and_short, self)
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.follows, self._device, self._watch, self._clock = follows, device, watch, clock
         self._chains = ChainRunner(nodes, runner, clock)
         self.schedule, self._split, self.threads = Schedule(), SplitCalls(), threads
         """`schedule`: holds back and releases the calls of runs."""
         self.in_flight = InFlightBatches(backlog)
+        self._passes = 0
+        """Batches of short calls that were launched in a row."""
         self.answered: list[Done] = []
         """Calls that ended without a forward, until they are collected."""
         self._begun: list[Begun] = []
@@ -204,8 +209,8 @@ class CallScheduler:
         fits, ahead = _in_turn, self.schedule.ahead(_in_turn)
         if ahead and self._playbacks and not self._may_wait(ahead[0], loops.leaves_time):
             fits, ahead = _plays, self.schedule.ahead(_plays)
-        elif short := self.schedule.ahead(is_short := partial(_in_turn_and_short, self.times)):
-            fits, ahead = is_short, short
+        elif self._passes < PASSES and (short := self.schedule.ahead(self._is_short)):
+            fits, ahead = self._is_short, short
         running = loops.running
         seconds = (self.times.of(ahead[:1]) or self._mix.turn) if ahead else 0.0
         if not ahead or not self._mix.may(running, spent, seconds):
@@ -214,6 +219,7 @@ class CallScheduler:
         batch = self.schedule.next(rows, lambda call, rows: self._parts(call, rows, running), fits)
         if batch is None:
             return 0.0
+        self._passes = self._passes + 1 if fits is self._is_short else 0
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
         launched = self._launched(loaded, batch.calls)
         self._note(self.in_flight.turns, batch.calls, launched, began, loaded.device)
@@ -391,9 +397,9 @@ def _in_turn(key: BatchKey, _: Iterable[Call]) -> bool:
     return key.place in ("turn", "play")
 
 
-def _in_turn_and_short(times: CallTimes, key: BatchKey, calls: Iterable[Call]) -> bool:
+def _in_turn_and_short(scheduler: CallScheduler, key: BatchKey, calls: Iterable[Call]) -> bool:
     """True for calls that go before others in turn."""
-    short = 0 < times.of_each(key.operator) < SHORT_SECONDS
+    short = 0 < scheduler.times.of_each(key.operator) < SHORT_SECONDS
     return short and key.place == "turn" and not any(call.states for call in calls)
 
 

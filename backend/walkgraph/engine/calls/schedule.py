@@ -3,8 +3,8 @@ operators, tensors or clocks.
 
 Calls of one *batch key* may share a forward (one operator, one bucket). Calls are served in the order of their ready
 times, moved forward by `patience` seconds for each level of priority. The key of the first call is next, and its batch
-takes whatever else of that key fits the budget. A call therefore waits at most for those that came before it, whatever
-its node, and a low priority delays a call but never starves it.
+takes whatever else of that key fits the budget. Among the keys that may be next, a call therefore waits at most for
+those that came before it, whatever its node, and a low priority delays a call but never starves it.
 
 Of waiting calls that are *alike* (prompts of the same tokens), the first is served, and the others wait until it has
 settled: they find in the prefix cache what it has computed.

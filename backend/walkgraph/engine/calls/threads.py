@@ -65,16 +65,20 @@ class Threads:
         return found
 
     def start(self, work: Callable[[], T]) -> ThreadedWork[T]:
-        wakes, future = self.wakes, _THREADS.submit(_timed, work)
-        future.add_done_callback(lambda _: os.eventfd_write(wakes, 1))
+        future = _THREADS.submit(_timed, work)
+        future.add_done_callback(self._wake)
         return ThreadedWork(future, self._outside)
 
     def watch(self, mark: Mark) -> None:
         """Let a thread wait for a mark, and for all that were watched before."""
         if mark is self._watched:
             return
-        self._watched, wakes = mark, self.wakes
-        self._watching.submit(mark.synchronize).add_done_callback(lambda _: os.eventfd_write(wakes, 1))
+        self._watched = mark
+        self._watching.submit(mark.synchronize).add_done_callback(self._wake)
+
+    def _wake(self, _: "Future[Any]") -> None:
+        # Futures hold this object until then, so the descriptor isn't closed, and another file's, when they end.
+        os.eventfd_write(self.wakes, 1)
 
     @cached_property
     def _watching(self) -> ThreadPoolExecutor:

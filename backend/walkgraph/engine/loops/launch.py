@@ -113,9 +113,8 @@ class Launcher:
     def left(self) -> float:
         """Seconds that the device probably still takes for the oldest launch; not positive if it is over, or such
         launches were never measured."""
-        if not self._in_flight or self._in_flight[0].over:
-            return 0.0
-        return self._backlog.left(self._clock(), self._in_flight[0].queued)
+        queued = None if not self._in_flight or self._in_flight[0].over else self._in_flight[0].queued
+        return 0.0 if queued is None else self._backlog.left(self._clock(), queued)
 
     @property
     def spans(self) -> bool:

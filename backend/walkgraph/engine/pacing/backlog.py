@@ -1,4 +1,4 @@
-"""What a device still has to do of its launches, which it does one after the other. Pure: it sees seconds.
+"""The launches that a device still has to do, one after the other. Pure: it sees seconds.
 
 launched        over                  now               free
    |--- first ---|------ second -------|---- of second ---|
@@ -40,8 +40,8 @@ class Backlog:
         self._over = now
         return took
 
-    def left(self, now: float, launch: Queued | None = None) -> float:
-        """Seconds until this launch is probably over; None: until all are. Not positive if it should be."""
+    def left(self, now: float, launch: Queued) -> float:
+        """Seconds until a launch is probably over; not positive if it should be."""
         at = self._over
         for one in self._queue:
             at = max(at, one.began) + one.seconds

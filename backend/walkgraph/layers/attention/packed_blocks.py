@@ -36,7 +36,7 @@ class PackedBlocks:
         return _flash(q, k, v, self._bounds, self._bounds, self._most, self._most)
 
     def paged(self, q: Tensor, slot_k: Tensor, slot_v: Tensor, slots: Tensor) -> Tensor:
-        """As a call, with keys and values in a paged cache, slot_k and slot_v `[S, G, D]`. slots int64 `[R]`, of each
+        """Like a call, with keys and values in a paged cache, slot_k and slot_v `[S, G, D]`. slots int64 `[R]`, of each
         row: each 16 rows of a block have the slots of a page, in order."""
         if q.is_cuda:
             from walkgraph.layers.kernels.folded_attention import attend_pages, fits
