@@ -106,8 +106,7 @@ def person(
     page = window.pages[0] if window.pages else window.new_page()
     forget(page, running.told["url"])
     found = Person(page, running, tmp_path, alone=not hasattr(request.config, "workerinput"))
-    answer = window.request.get(found.address())
-    assert answer.ok, answer
+    found.log_in()
     yield found
     failed = _failed(request)
     if failed:

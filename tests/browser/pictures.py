@@ -170,7 +170,7 @@ def sit_down(chromium: Browser, running: Service, window: ViewportSize, folder: 
     context = chromium.new_context(viewport=window, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1000)
     person = Person(context.new_page(), running, folder)
-    assert context.request.get(person.address()).ok
+    person.log_in()
     return person
 
 
