@@ -40,9 +40,7 @@ class Looped:
             return False
         self._outbox.append(frame)
         self._write()
-        # Checking a socket consumes the signal for messages that have come, so they must be read now.
-        if self._there(zmq.POLLIN):
-            self._ask()
+        self._go_on()
         return True
 
     def close(self) -> None:
@@ -62,8 +60,14 @@ class Looped:
                     break
         finally:
             self._write()
-            if self._there(zmq.POLLIN):
-                self._ask()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Look again if there is more to do. Checking a socket consumes its signal, be it for a message that has come
+        or for a peer that takes what was refused a moment ago: there will be no other."""
+        there = int(self._socket.getsockopt(zmq.EVENTS))
+        if there & zmq.POLLIN or (self._outbox and there & zmq.POLLOUT):
+            self._ask()
 
     def _ask(self) -> None:
         if self._asked is None:
@@ -84,6 +88,3 @@ class Looped:
             except zmq.Again:
                 return
             self._outbox.popleft()
-
-    def _there(self, kind: int) -> bool:
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & kind)

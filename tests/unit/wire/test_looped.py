@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import zmq
@@ -12,7 +13,7 @@ from walkgraph.wire import sockets
 from walkgraph.wire.looped import TURN, Looped
 
 MESSAGES = 400
-LONG = 5.0
+LONG = 60.0
 
 
 @pytest.fixture
@@ -38,6 +39,40 @@ class Seen(list[bytes]):
             while len(self) < count:
                 self._more.clear()
                 await self._more.wait()
+
+
+class Refusing(zmq.Socket[bytes]):
+    """Its peer connects just after it has refused a message, and is seen by whoever checks the socket first."""
+
+    refused: Callable[[], None]
+
+    def send(self, *given: Any, **how: Any) -> Any:
+        try:
+            return cast("Any", super()).send(*given, **how)
+        except zmq.Again:
+            self.refused()
+            assert self.poll(1000 * int(LONG), zmq.POLLOUT)
+            raise
+
+
+def test_what_is_refused_just_before_a_peer_connects_goes_out(tmp_path: Path, context: sockets.Context) -> None:
+    async def talk() -> None:
+        address, seen = sockets.address(tmp_path, "s"), Seen()
+        socket = context.socket(zmq.PAIR, Refusing)
+        sockets.configure(socket)
+        socket.bind(address)
+        peers: list[Looped] = []
+        socket.refused = lambda: peers.append(Looped(sockets.pair(context, address), seen.take))
+        looped = Looped(socket, lambda frames: None)
+        # Once it has looked for earlier messages, by itself and for the signal of the bind, it looks no more.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert looped.send(b"first")
+        await seen.until(1)
+        for one in (looped, *peers):
+            one.close()
+
+    asyncio.run(talk())
 
 
 @pytest.mark.parametrize("seed", range(3))
