@@ -22,8 +22,11 @@ class StateLimits:
     ) -> None:
         """`states`: those of the plan. `pools`: names of the states that have a pool on this rank. `shared_pages`: all
         runs share pages, whatever their salts."""
-        self._states, self._pools, self._shared = states, pools, shared_pages
-        self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
+        self._pools, self._shared = pools, shared_pages
+        self._states = {state.name: state for state in states if state.capacity is not None}
+        self._params: OrderedDict[str, Mapping[str, Scalar]] = OrderedDict()
+        self._most: dict[str, dict[str, int | None]] = {}
+        """Run -> state -> its limit, once somebody has asked for it: a run may use few of a graph's states."""
         self._salts: dict[str, str] = {}
         self._forgot = False
         """Some that may still run were forgotten."""
@@ -32,27 +35,36 @@ class StateLimits:
         """Limit the states of a run (or of a session) to their capacities under these parameters, so that pages
         promised to others stay free. `salt`: whose run it is, so that it shares pages and kept calls with that owner's
         runs alone."""
-        most: dict[str, int] = {}
-        for state in self._states:
-            if state.capacity is not None and state.name in self._pools:
-                # A task that lacks a parameter of the expression doesn't use the state.
-                with suppress(InvalidInput):
-                    most[state.name] = state_tokens(state.name, state.capacity, state.width, params)
-        self._most[run] = most
-        self._most.move_to_end(run)
+        self._params[run] = params
+        self._params.move_to_end(run)
+        self._most[run] = {}
         self._salts[run] = salt
-        if len(self._most) > _REMEMBERED:
-            self._salts.pop(self._most.popitem(last=False)[0], None)
+        if len(self._params) > _REMEMBERED:
+            self.forget(next(iter(self._params)))
             self._forgot = True
 
     def most(self, key: StateKey) -> int | None:
         """The most tokens that a state may hold, in all its sequences; None if it has no limit."""
-        return self._most.get(key.run, {}).get(key.state)
+        limits = self._most.get(key.run)
+        if limits is None:
+            return None
+        if key.state not in limits:
+            limits[key.state] = self._limit(key.state, self._params[key.run])
+        return limits[key.state]
+
+    def _limit(self, name: str, params: Mapping[str, Scalar]) -> int | None:
+        state = self._states.get(name)
+        if state is None or name not in self._pools:
+            return None
+        # A task that lacks a parameter of the expression doesn't use the state.
+        with suppress(InvalidInput):
+            return state_tokens(name, state.capacity, state.width, params)
+        return None
 
     def advice(self, key: StateKey) -> str:
         """Advice for a client whose state is full: the parameters that its capacity follows from."""
-        capacity = next((state.capacity for state in self._states if state.name == key.state), None)
-        names = sorted(parse(capacity).names) if capacity is not None else []
+        state = self._states.get(key.state)
+        names = sorted(parse(state.capacity).names) if state is not None and state.capacity is not None else []
         raised = " or ".join(f"`{name}`" for name in names) or "its `capacity`"
         return f"raise {raised} or, in a session, start a new one"
 
@@ -66,5 +78,6 @@ class StateLimits:
         return self._salts.get(run, run if self._forgot else "")
 
     def forget(self, run: str) -> None:
+        self._params.pop(run, None)
         self._most.pop(run, None)
         self._salts.pop(run, None)
