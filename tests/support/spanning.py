@@ -59,7 +59,7 @@ class Node:
 
     def end(self) -> None:
         self.mail.put(None)
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "it waits for ever"
 
     def do(self, what: Callable[[], object]) -> None:

@@ -102,7 +102,7 @@ def test_sessions_take_frames_and_the_newest(running: Service) -> None:
         assert robot.waiting == 0
         ended = threading.Thread(target=lambda: list(robot))
         ended.start()
-    ended.join(10)
+    ended.join(60)
     assert not ended.is_alive(), "iterators end with their session"
     with running.client() as client, pytest.raises(ProblemError, match="keeps no session"):
         client.session("reach", "episode").__enter__()

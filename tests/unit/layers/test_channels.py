@@ -68,7 +68,7 @@ def test_a_value_is_waited_for_until_it_comes_or_nobody_wants_it() -> None:
     rows.send(torch.ones(1, 4), 0, 1)
     rows.send(torch.full((1, 4), 3.0), 0, 2)
     rows.halts.set(rows.word)
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert found[1] == ([0.0] * 4, False)
     assert found[0] in [([3.0] * 4, True), ([1.0] * 4, False), ([0.0] * 4, False)]

@@ -106,7 +106,7 @@ async def test_what_is_created_during_the_restore_counts_the_memory_of_what_is_b
 
     def restored(graph: Any, placement: Any, plans: list[Plan], *more: Any) -> Judged:
         reserved["restored"].append(len(plans))
-        assert held.wait(20), "the creation has begun"
+        assert held.wait(60), "the creation has begun"
         return judge(graph, placement, plans, *more)
 
     def created(graph: Any, placement: Any, plans: list[Plan], *more: Any) -> Judged:

@@ -71,7 +71,7 @@ async def test_sessions_are_told_and_ended_once_their_runs_are(service: Running)
             assert (await socket.receive())["event"] == "session"
         await busy.send({"params": {"seed": 13}})
         assert (await busy.receive())["event"] == "accepted"
-        run = await asyncio.wait_for(service.fleet.started[0].waiting.get(), 5)
+        run = await asyncio.wait_for(service.fleet.started[0].waiting.get(), 60)
         drained = asyncio.create_task(service.services.deployer.drain(30))
         told = await idle.receive()
         assert (told["event"], told["error"]["code"], told["error"]["retryable"]) == ("closing", "shutting_down", True)
@@ -85,7 +85,7 @@ async def test_sessions_are_told_and_ended_once_their_runs_are(service: Running)
         assert (await busy.receive())["event"] == "done"
         assert await busy.receive() is None
         assert busy.close_code == 1012
-        await asyncio.wait_for(drained, 5)
+        await asyncio.wait_for(drained, 60)
 
 
 async def test_conversations_of_openais_clients_are_told_too() -> None:
@@ -106,7 +106,7 @@ async def test_conversations_of_openais_clients_are_told_too() -> None:
         assert not leaving.done()
         run.end()
         await peer.until("response.done")
-        await asyncio.wait_for(leaving, 5)
+        await asyncio.wait_for(leaving, 60)
         assert closed == [1012]
 
 
@@ -116,7 +116,7 @@ async def test_who_waits_for_a_change_waits_no_longer(service: Running) -> None:
     poll = asyncio.create_task(service.http.get(f"/api/v1/deployments/shapes?after={revision}&wait=30"))
     await asyncio.sleep(0)
     await service.services.deployer.drain(0)
-    assert (await asyncio.wait_for(poll, 5)).status_code == 200
+    assert (await asyncio.wait_for(poll, 60)).status_code == 200
 
 
 async def test_a_drain_that_fails_ends_the_service_all_the_same() -> None:

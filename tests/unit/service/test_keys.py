@@ -156,7 +156,7 @@ async def test_runs_at_once_are_the_keys_own(service: Running) -> None:
         assert (await service.http.get(f"/api/v1/keys/{made['id']}")).json()["running"] == 2
         assert (await service.http.post("/api/v1/runs", json=body)).status_code == 202
         for _ in range(3):
-            await asyncio.wait_for(service.fleet.started[0].waiting.get(), 5)
+            await asyncio.wait_for(service.fleet.started[0].waiting.get(), 60)
         service.fleet.started[0].finish(runs[0])
         assert (await client.post("/api/v1/runs", json=body)).status_code == 202
     text = (await service.http.get("/metrics")).text
@@ -209,22 +209,22 @@ async def test_revoking_ends_what_is_open(service: Running) -> None:
         stream = asyncio.create_task(client.post(DRAW, json={**WAITING, "stream": True}))
         waiting = asyncio.create_task(client.post(DRAW, json=WAITING))
         for _ in range(3):
-            await asyncio.wait_for(fleet.waiting.get(), 5)
+            await asyncio.wait_for(fleet.waiting.get(), 60)
         await service.http.delete(f"/api/v1/keys/{made['id']}")
         # An answer without an end: a server breaks the connection. This transport finds it wrong by an assert, which is
         # gone where Python is optimized.
-        [ended] = await asyncio.wait_for(asyncio.gather(stream, return_exceptions=True), 5)
+        [ended] = await asyncio.wait_for(asyncio.gather(stream, return_exceptions=True), 60)
         if isinstance(ended, httpx.Response):
             assert not __debug__
             assert "event: done" not in ended.text
         else:
             assert isinstance(ended, AssertionError)
-        assert (await asyncio.wait_for(waiting, 5)).status_code == 401
+        assert (await asyncio.wait_for(waiting, 60)).status_code == 401
         await task.rest()
         await telemetry.rest()
         assert (task.close_code, telemetry.close_code) == (1008, 1008)
     while service.services.runs.unfinished:
-        await asyncio.wait_for(service.services.runs.unfinished[0].ended(), 5)
+        await asyncio.wait_for(service.services.runs.unfinished[0].ended(), 60)
     with pytest.raises(Refused) as refused:
         async with connect(service.app, "/ws/v1/telemetry", token=False, protocols=protocols):
             pass

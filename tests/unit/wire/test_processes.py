@@ -19,7 +19,7 @@ there = threading.Barrier(4)
 
 def allocate() -> None:
     kept = [bytearray(size) for size in range(1_000, 50_000, 1_000)]
-    there.wait(10)
+    there.wait(60)
 
 
 threads = [threading.Thread(target=allocate) for _ in range(4)]
